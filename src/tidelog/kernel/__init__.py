@@ -1,0 +1,1 @@
+"""Ids, error types, limits and ports. Standard library only."""

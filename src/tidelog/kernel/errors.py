@@ -1,0 +1,27 @@
+"""The error classes that every layer shares.
+
+ProtocolError is the peer's fault: the connection is closed. DiskError is the machine's. A Kafka error code is a value
+(tidelog.protocol.errors), never one of these; an assert is our own bug.
+"""
+
+from __future__ import annotations
+
+
+class TidelogError(Exception):
+    """The root of what Tidelog raises on purpose."""
+
+
+class ProtocolError(TidelogError):
+    """Bytes from a peer, or from a file, that are not what the protocol allows."""
+
+
+class DiskError(TidelogError):
+    """A file operation failed in a way that makes the log directory untrustworthy (EIO, a failed sync)."""
+
+
+class DiskFullError(DiskError):
+    """There was no room: what was written of the request has been rolled back, and the directory stays online."""
+
+
+class DirectoryLockedError(TidelogError):
+    """Another process holds the data directory."""

@@ -1,0 +1,127 @@
+"""The ports through which Tidelog touches the world: clock, disk, network, workers.
+
+`tidelog.runtime` implements them on the operating system, `tidelog.sim` in memory on virtual time. Nothing above these
+two knows which one it was given; randomness is a `random.Random` handed in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as records and retention use them; it may step back."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back, for deadlines and durations. The same as the running loop's time()."""
+        ...
+
+
+class File(Protocol):
+    """An open file: appends at its end, reads anywhere. Not a descriptor: the disk may close and reopen that."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write all parts at the end; the number of bytes that fitted, fewer than given when the disk is full."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to length bytes from position, fewer at the end of the file."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Block until the content is durable. For starting and stopping; while serving, use Disk.sync."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files and directories. Paths are strings with `/`; a name made by create, rename or remove is durable only after
+    sync_dir of its directory, content only after sync. Failures are DiskError."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def read_file(self, path: str) -> bytes | None:
+        """The whole of a small file, None when there is none."""
+        ...
+
+    def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write `path.tmp`, sync it, rename it over path, sync the directory: the old or the new content, never a mix.
+        With durable=False nothing is synced (still never a mix after a mere process crash)."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in sorted order."""
+        ...
+
+    def make_dirs(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; no error when it is gone already."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def sync(self, files: Sequence[File]) -> Awaitable[None]:
+        """Complete once all that was appended to the files before the call is durable. The loop is never blocked."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Hold an exclusive lock on the file, or raise DirectoryLockedError."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class Listener(Protocol):
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None:
+        """Accept no more. Connections stay."""
+        ...
+
+
+class Net(Protocol):
+    """Byte streams in asyncio's Protocol and Transport interfaces (BufferedProtocol included)."""
+
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener: ...
+
+    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+        """ConnectionError or OSError when nobody answers."""
+        ...
+
+
+class Workers(Protocol):
+    """Heavy or blocking work beside the loop. The function must be native code that releases the GIL, or blocking I/O."""
+
+    async def run(self, function: Callable[[], T]) -> T: ...

@@ -1,0 +1,184 @@
+"""Apache Kafka for comparison, from its published jars through Maven, in a cache outside the repository.
+
+`apache_libs()` is None where Java or Maven is missing; callers then skip visibly.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+VERSION = "4.3.1"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>tidelog.cache</groupId><artifactId>{name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>
+"""
+
+
+def cache_dir() -> Path:
+    if named := os.environ.get("TIDELOG_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelog"
+
+
+def _artifact(group: str, name: str, version: str) -> str:
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+    )
+
+
+def why_not() -> str | None:
+    """The reason why Apache Kafka cannot be run here, None when it can."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    return None
+
+
+def fetch(name: str, *artifacts: tuple[str, str, str]) -> Path:
+    """The directory with the jars of the artifacts and all they depend on, fetched once."""
+    home = cache_dir() / name
+    libs = home / "libs"
+    done = home / "complete"
+    if done.exists():
+        return libs
+    home.mkdir(parents=True, exist_ok=True)
+    part = home / f"libs.{os.getpid()}"
+    pom = home / f"pom.{os.getpid()}.xml"
+    pom.write_text(_POM.format(name=name, dependencies="".join(_artifact(*artifact) for artifact in artifacts)))
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+    subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    pom.unlink()
+    if libs.exists():
+        shutil.rmtree(part)
+    else:
+        part.rename(libs)
+    done.touch()
+    return libs
+
+
+def apache_libs() -> Path | None:
+    """The jars of Apache Kafka's broker and tools, None where they cannot be had."""
+    if why_not() is not None:
+        return None
+    return fetch(
+        f"apache-kafka-{VERSION}",
+        ("org.apache.kafka", "kafka_2.13", VERSION),
+        ("org.apache.kafka", "kafka-tools", VERSION),
+        ("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+
+
+def newest_clients_libs() -> Path | None:
+    if why_not() is not None:
+        return None
+    return fetch("kafka-clients-4.4.0", ("org.apache.kafka", "kafka-clients", "4.4.0"))
+
+
+def java(main_class: str, *arguments: str, heap: str = "256m", flags: tuple[str, ...] = ()) -> list[str]:
+    """The command line of one of Apache's own tools."""
+    libs = apache_libs()
+    assert libs is not None, "ask apache_libs() first"
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *flags, "-cp", f"{libs}/*", main_class, *arguments]
+
+
+def run_tool(main_class: str, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
+    """Run one of Apache's tools; its output, standard error included. A non-zero exit code raises."""
+    done = subprocess.run(
+        java(main_class, *arguments),
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ApacheKafka:
+    """A single combined node of Apache Kafka on loopback; a context manager."""
+
+    def __init__(self, directory: Path, *, heap: str = "1g", properties: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.heap = heap
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.properties = dict(properties or {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> ApacheKafka:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        config = self._write_config()
+        if not (self.directory / "logs" / "meta.properties").exists():
+            run_tool("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA"[:-1] + "w", "-c", str(config))
+        self.log = open(self.directory / "server.out", "ab")  # noqa: SIM115 - closed with the process
+        libs = apache_libs()
+        command = ["java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-cp", f"{libs}/*", "kafka.Kafka", str(config)]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"Apache Kafka did not start, see {self.directory / 'server.out'}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.log.close()
+            self.process = None
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _write_config(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        base = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.directory / "logs"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in (base | self.properties).items()))
+        return path
