@@ -1,0 +1,274 @@
+"""One client's connection: frames out of the byte stream, answers back in the order of their requests.
+
+Requests are handled where they lie in the read buffer, so a request that waits must own what it keeps. Effects happen in
+arrival order; only waiting overlaps. What a peer may pile up is bounded: past the limits the connection is not read.
+It knows nothing of Kafka's APIs: a frame goes to `handle_frame`, which gives buffers, a slot that waits, or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.buffers import Buffers
+from tidelog.kernel.errors import ProtocolError
+from tidelog.kernel.ports import Buffer
+
+if TYPE_CHECKING:
+    from tidelog.broker.listener import BrokerListener
+
+_SIZE: Final = Struct(">i")
+_log = logging.getLogger("tidelog.connection")
+
+PIPELINED_REQUESTS_MAX: Final = 256
+_FIRST_PRIVATE_BYTES: Final = 64 * 1024
+
+
+class Slot:
+    """The place of one answer in the order of a connection. Filled once, perhaps after its connection has died."""
+
+    __slots__ = ("_connection", "answer", "on_drop")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+        self.answer: list[Buffer] | None = None
+        self.on_drop: Callable[[], None] | None = None
+
+    def fill(self, answer: list[Buffer]) -> None:
+        connection = self._connection
+        if connection is not None and self.answer is None:
+            self.answer = answer
+            self.on_drop = None
+            connection.drain()
+
+    def drop(self) -> None:
+        """The connection is gone; whoever parked the request forgets it."""
+        self._connection = None
+        if (on_drop := self.on_drop) is not None:
+            self.on_drop = None
+            on_drop()
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_buffers",
+        "_filled",
+        "_handle",
+        "_private",
+        "_reading_paused",
+        "_slots",
+        "_writing_paused",
+        "client",
+        "last_active_s",
+        "listener",
+        "number",
+        "peer_host",
+        "transport",
+    )
+
+    def __init__(self, listener: BrokerListener, number: int) -> None:
+        self.listener = listener
+        self.number = number
+        self.transport: asyncio.Transport | None = None
+        self.peer_host = ""
+        self.client: object = None  # what dispatch remembers of this peer between requests
+        self.last_active_s = listener.clock.monotonic_s()
+        self._handle = listener.handle_frame
+        self._buffers: Buffers = listener.buffers
+        self._private: memoryview | None = None
+        self._filled = 0
+        self._slots: deque[Slot] = deque()
+        self._reading_paused = False
+        self._writing_paused = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else ""
+        self.listener.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.drop()
+        if (private := self._private) is not None:
+            self._private = None
+            self._buffers.give(private)
+        self.listener.closed(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._maybe_resume()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        private = self._private
+        if private is None:
+            return self._buffers.shared
+        if self._filled == len(private):
+            private = self._grow(private)
+        return private[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self.listener.clock.monotonic_s()
+        private = self._private
+        try:
+            if private is None:
+                consumed = self._consume(self._buffers.shared, nbytes)
+                if consumed < nbytes and self.transport is not None:
+                    self._keep(self._buffers.shared[consumed:nbytes])
+            else:
+                self._filled += nbytes
+                self._consume_private()
+        except ProtocolError as error:
+            _log.warning("closing the connection from %s: %s", self.peer_host, error)
+            self.abort()
+
+    # frames
+
+    def _consume(self, buffer: memoryview, end: int) -> int:
+        """Handle the whole frames in buffer[:end]; how many bytes they were."""
+        position = 0
+        limit = self.listener.frame_bytes_max
+        while end - position >= 4:
+            (size,) = _SIZE.unpack_from(buffer, position)
+            if size < 0 or size > limit:
+                raise ProtocolError(f"a frame of {size} bytes; the limit (socket.request.max.bytes) is {limit}")
+            if end - position - 4 < size:
+                break
+            if self._reading_paused and (self._writing_paused or len(self._slots) >= PIPELINED_REQUESTS_MAX):
+                break
+            start = position + 4
+            position = start + size
+            if not self._handle_frame(buffer[start:position]):
+                return end
+        self._flush()
+        return position
+
+    def _handle_frame(self, frame: memoryview) -> bool:
+        """False once the connection is closing: what follows is not looked at."""
+        answer = self._handle(self, frame)
+        if answer is not None:
+            slot = Slot(self)
+            slot.answer = answer
+            self._slots.append(slot)
+        if self.transport is None or self.transport.is_closing():
+            return False
+        if len(self._slots) >= PIPELINED_REQUESTS_MAX:
+            self._flush()
+            if len(self._slots) >= PIPELINED_REQUESTS_MAX:
+                self._pause_reading()
+        return True
+
+    def _consume_private(self) -> None:
+        private = self._private
+        assert private is not None
+        filled = self._filled
+        if filled >= 4:
+            (size,) = _SIZE.unpack_from(private, 0)
+            if 0 <= size <= self.listener.frame_bytes_max and filled < size + 4:
+                return
+        # Owned by this call while frames are handled: closing in the middle must not hand it out twice.
+        self._private = None
+        consumed = self._consume(private, filled)
+        if self.transport is not None and consumed < filled:
+            if consumed == 0:
+                self._private = private
+                return
+            self._keep(private[consumed:filled])
+        self._buffers.give(private)
+
+    def _keep(self, rest: memoryview) -> None:
+        """An unfinished frame moves to a buffer of its own, which grows as bytes arrive, not as the peer announces."""
+        private = self._buffers.take(self._wanted(rest, len(rest)))
+        private[: len(rest)] = rest
+        self._private = private
+        self._filled = len(rest)
+
+    def _grow(self, private: memoryview) -> memoryview:
+        larger = self._buffers.take(self._wanted(private, self._filled))
+        larger[: self._filled] = private[: self._filled]
+        self._buffers.give(private)
+        self._private = larger
+        return larger
+
+    @staticmethod
+    def _wanted(start: memoryview, filled: int) -> int:
+        if filled < 4:
+            return 4 * 1024
+        (size,) = _SIZE.unpack_from(start, 0)
+        return max(min(int(size) + 4, max(4 * filled, _FIRST_PRIVATE_BYTES)), filled + 1)
+
+    # answers
+
+    def park(self) -> Slot:
+        """The place of an answer that is not there yet."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    def drain(self) -> None:
+        """An answer has arrived: send all that are next in order, then go on with what was held back."""
+        self._flush()
+        self._maybe_resume()
+
+    def _flush(self) -> None:
+        slots = self._slots
+        if not slots or slots[0].answer is None or self.transport is None:
+            return
+        out: list[Buffer] = []
+        while slots and (answer := slots[0].answer) is not None:
+            slots.popleft()
+            out += answer
+        if len(out) == 1:
+            self.transport.write(out[0])
+        elif out:
+            self.transport.writelines(out)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def _maybe_resume(self) -> None:
+        if not self._reading_paused or self._writing_paused or self.transport is None:
+            return
+        if len(self._slots) >= PIPELINED_REQUESTS_MAX // 2:
+            return
+        self._reading_paused = False
+        self.transport.resume_reading()
+        if self._private is not None and self._filled >= 4:
+            try:
+                self._consume_private()
+            except ProtocolError as error:
+                _log.warning("closing the connection from %s: %s", self.peer_host, error)
+                self.abort()
+
+    # closing
+
+    def close(self) -> None:
+        """After what is written has left."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._slots

@@ -1,0 +1,33 @@
+"""Holds the newest image and tells the subscribers what each committed batch changed, in the order they subscribed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidelog.metadata.image import MetadataDelta, MetadataImage
+from tidelog.metadata.replay import Replay
+from tidelog.protocol.records_framing import decode_metadata_record
+
+
+class MetadataPublisher:
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self._subscribers: list[Callable[[MetadataDelta], None]] = []
+
+    def subscribe(self, subscriber: Callable[[MetadataDelta], None]) -> None:
+        self._subscribers.append(subscriber)
+
+    def replay(self, values: Sequence[bytes], base_offset: int, epoch: int) -> MetadataDelta:
+        """Apply one committed batch, given as the values of its records."""
+        records = [decode_metadata_record(value) for value in values]
+        return self.apply(records, base_offset, epoch)
+
+    def apply(self, records: Sequence[Any], base_offset: int, epoch: int) -> MetadataDelta:
+        replay = Replay(self.image)
+        for index, record in enumerate(records):
+            replay.apply(record, base_offset + index)
+        self.image, delta = replay.finish(base_offset + len(records) - 1, epoch)
+        for subscriber in self._subscribers:
+            subscriber(delta)
+        return delta

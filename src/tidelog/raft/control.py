@@ -1,0 +1,37 @@
+"""The control batches of the metadata log and its snapshots: leader change, snapshot header and footer."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final
+
+from tidelog.protocol.batch import CONTROL, RecordInput, build_batch
+from tidelog.protocol.codec import encode
+from tidelog.protocol.messages.records_control import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord
+
+LEADER_CHANGE: Final = 2
+SNAPSHOT_HEADER: Final = 3
+SNAPSHOT_FOOTER: Final = 4
+
+_KEY: Final = Struct(">hh")
+
+
+def _control_batch(kind: int, message: Any, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    record = RecordInput(_KEY.pack(0, kind), encode(message, 0), now_ms)
+    return build_batch([record], base_offset=base_offset, leader_epoch=epoch, attributes=CONTROL)
+
+
+def leader_change_batch(leader_id: int, voters: list[int], epoch: int, now_ms: int) -> bytearray:
+    shape = LeaderChangeMessage.Voter
+    everyone = [shape(voter_id=voter) for voter in voters]
+    message = LeaderChangeMessage(leader_id=leader_id, voters=everyone, granting_voters=[shape(voter_id=leader_id)])
+    return _control_batch(LEADER_CHANGE, message, 0, epoch, now_ms)
+
+
+def snapshot_header_batch(last_timestamp_ms: int, epoch: int, now_ms: int) -> bytearray:
+    message = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp_ms)
+    return _control_batch(SNAPSHOT_HEADER, message, 0, epoch, now_ms)
+
+
+def snapshot_footer_batch(base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    return _control_batch(SNAPSHOT_FOOTER, SnapshotFooterRecord(), base_offset, epoch, now_ms)

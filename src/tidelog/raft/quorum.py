@@ -1,0 +1,122 @@
+"""The metadata quorum of one voter: `__cluster_metadata-0` as a real log, its epoch bumped and persisted per start.
+
+It orders, stores and syncs batches of record values and gives back what is committed; what the records mean is the
+business of metadata/ and controller/. With one voter, committed means synced here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tidelog.kernel.ports import Clock, Disk
+from tidelog.log.config import LogConfig
+from tidelog.log.partition_log import PartitionLog
+from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records, read_header
+from tidelog.protocol.uuids import METADATA_TOPIC_ID
+from tidelog.raft.control import leader_change_batch
+from tidelog.raft.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from tidelog.raft.snapshots import SnapshotId, list_snapshots, read_snapshot, write_snapshot
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+_READ_BYTES: Final = 1 << 20
+
+
+class Committed(NamedTuple):
+    base_offset: int
+    epoch: int
+    values: Sequence[bytes]
+
+
+class Quorum:
+    def __init__(
+        self, disk: Disk, clock: Clock, log_dir: str, node_id: int, *, config: LogConfig, snapshot_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._node_id = node_id
+        self._config = config
+        self._snapshot_bytes = snapshot_bytes
+        self._bytes_since_snapshot = 0
+        self.directory = f"{log_dir}/{METADATA_TOPIC}-0"
+        self.epoch = 0
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    def start(self) -> Iterator[Committed]:
+        """Open the log, become leader of a new epoch, and give what was committed before. Blocks; run before serving."""
+        now_ms = self._clock.wall_ms()
+        self._log = PartitionLog.open(
+            self._disk,
+            self.directory,
+            METADATA_TOPIC,
+            0,
+            self._config,
+            now_ms=now_ms,
+            clean=False,
+            topic_id=METADATA_TOPIC_ID,
+        )
+        snapshots = list_snapshots(self._disk, self.directory)
+        newest = snapshots[-1] if snapshots else None
+        if newest is not None and self._log.log_end_offset < newest.end_offset:
+            self._log.truncate_fully_and_start_at(newest.end_offset)
+        self._take_leadership(now_ms, newest)
+        return self._replay(newest)
+
+    def _take_leadership(self, now_ms: int, newest: SnapshotId | None) -> None:
+        path = f"{self.directory}/quorum-state"
+        state = read_quorum_state(self._disk, path)
+        self.epoch = max(state.leader_epoch, self._log.leader_epochs.latest_epoch, newest.epoch if newest else 0) + 1
+        # Durable before the first record of the epoch: two starts must never share one.
+        write_quorum_state(self._disk, path, QuorumState(self._node_id, self.epoch, (self._node_id,)))
+        batch = leader_change_batch(self._node_id, [self._node_id], self.epoch, now_ms)
+        self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
+        self._log.flush()
+
+    def _replay(self, newest: SnapshotId | None) -> Iterator[Committed]:
+        offset = self._log.log_start_offset
+        if newest is not None:
+            offset = newest.end_offset
+            yield Committed(0, newest.epoch, read_snapshot(self._disk, self.directory, newest))
+        end = self._log.log_end_offset
+        while offset < end:
+            data = self._log.read(offset, _READ_BYTES, end_offset=end).data
+            for position, header in iter_headers(data):
+                if header.last_offset < offset:
+                    continue
+                if not header.is_control:
+                    self._bytes_since_snapshot += header.size
+                    batch = memoryview(data)[position : position + header.size]
+                    values = [record.value or b"" for record in iter_records(batch, header)]
+                    yield Committed(header.base_offset, header.leader_epoch, values)
+                offset = header.next_offset
+
+    async def append(self, values: Sequence[bytes]) -> Committed:
+        """Append one batch; returns when it is committed. One call at a time: the controller is serial."""
+        now_ms = self._clock.wall_ms()
+        batch = build_batch([RecordInput(None, value, now_ms) for value in values])
+        result = self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
+        self._bytes_since_snapshot += len(batch)
+        offset, files = self._log.flush_begin()
+        await self._disk.sync(files)
+        self._log.flush_done(offset)
+        return Committed(result.base_offset, self.epoch, values)
+
+    def maybe_snapshot(self, values: Callable[[], Iterable[bytes]]) -> bool:
+        """Write a snapshot of everything committed once the log has grown enough, and drop what it makes needless."""
+        if self._bytes_since_snapshot < self._snapshot_bytes:
+            return False
+        now_ms = self._clock.wall_ms()
+        snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
+        write_snapshot(self._disk, self.directory, snapshot, values(), now_ms, now_ms)
+        self._bytes_since_snapshot = 0
+        for older in list_snapshots(self._disk, self.directory)[:-1]:
+            self._disk.remove(f"{self.directory}/{older.file_name}")
+        self._log.maybe_increment_log_start(snapshot.end_offset)
+        self._log.delete_old_segments(now_ms, self._log.log_end_offset)
+        return True
+
+    def close(self) -> None:
+        self._log.close(self._clock.wall_ms())

@@ -1,0 +1,86 @@
+"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, whole or not there at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from tidelog.kernel.errors import DiskFullError, TidelogError
+from tidelog.kernel.ports import Disk
+from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, iter_records
+from tidelog.raft.control import snapshot_footer_batch, snapshot_header_batch
+
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_BATCH_RECORDS: Final = 1000
+
+
+class SnapshotId(NamedTuple):
+    end_offset: int
+    """Exclusive: the first offset of the log that is not in the snapshot."""
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """Oldest first."""
+    found = [_NAME.fullmatch(name) for name in disk.list_dir(directory)]
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+
+
+def write_snapshot(
+    disk: Disk, directory: str, snapshot: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int, now_ms: int
+) -> None:
+    path = f"{directory}/{snapshot.file_name}"
+    part = path + ".part"
+    disk.remove(part)
+    file = disk.open(part, create=True)
+    try:
+        for batch in _batches(values, snapshot.epoch, last_timestamp_ms, now_ms):
+            if file.append([batch]) != len(batch):
+                raise DiskFullError(f"no room for the metadata snapshot {path}")
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(part, path)
+    disk.sync_dir(directory)
+
+
+def _batches(values: Iterable[bytes], epoch: int, last_timestamp_ms: int, now_ms: int) -> Iterator[bytearray]:
+    yield snapshot_header_batch(last_timestamp_ms, epoch, now_ms)
+    offset = 1
+    pending: list[RecordInput] = []
+    for value in values:
+        pending.append(RecordInput(None, value, now_ms))
+        if len(pending) == _BATCH_RECORDS:
+            yield build_batch(pending, base_offset=offset, leader_epoch=epoch)
+            offset += len(pending)
+            pending = []
+    if pending:
+        yield build_batch(pending, base_offset=offset, leader_epoch=epoch)
+        offset += len(pending)
+    yield snapshot_footer_batch(offset, epoch, now_ms)
+
+
+def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[bytes]:
+    """The values of its data records. A damaged snapshot is an error, never a shorter one."""
+    path = f"{directory}/{snapshot.file_name}"
+    data = disk.read_file(path) or b""
+    values: list[bytes] = []
+    end = 0
+    complete = False
+    for position, header in iter_headers(data):
+        batch = memoryview(data)[position : position + header.size]
+        if not crc_is_valid(batch, header):
+            raise TidelogError(f"the metadata snapshot {path} is damaged at byte {position}")
+        end = position + header.size
+        if header.is_control:
+            complete = position > 0
+            continue
+        values.extend(record.value or b"" for record in iter_records(batch, header))
+    if end != len(data) or not complete:
+        raise TidelogError(f"the metadata snapshot {path} is not complete")
+    return values
