@@ -1,4 +1,4 @@
-"""Kafka's error codes: what an answer says. A value, never an exception; the peer's broken bytes are a ProtocolError."""
+"""Kafka's error codes: a value in an answer, never an exception; broken bytes of a peer are a ProtocolError."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def uuid_from_text(text: str) -> bytes:
 
 
 def random_uuid(random: Random) -> bytes:
-    """A version 4 uuid as Kafka makes them: its text never starts with a dash, which a shell tool takes for an option."""
+    """A version 4 uuid as Kafka makes them: its text never starts with a dash, which tools take for an option."""
     while True:
         value = bytearray(random.randbytes(16))
         value[6] = (value[6] & 0x0F) | 0x40
