@@ -320,12 +320,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
 
-class Api(NamedTuple):
+class Api(Struct, frozen=True):
     key: int
     name: str
     module: str

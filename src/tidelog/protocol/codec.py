@@ -41,11 +41,11 @@ def encode_parts(message: Struct, version: int) -> list[Buffer]:
         raise ValueError(f"{shape.__name__} v{version} cannot be written: {error}") from error
 
 
-def decode(shape: type[MessageT], version: int, buffer: Buffer) -> MessageT:
-    """Reads a message that fills the buffer to its last byte."""
-    message, position = decode_from(shape, version, buffer, 0)
-    if position != len(buffer):
-        raise ProtocolError(f"{shape.__name__} v{version}: {len(buffer) - position} bytes too many")
+def decode(shape: type[MessageT], version: int, buffer: Buffer, position: int = 0) -> MessageT:
+    """Reads a message that fills the buffer from the position to its last byte."""
+    message, end = decode_from(shape, version, buffer, position)
+    if end != len(buffer):
+        raise ProtocolError(f"{shape.__name__} v{version}: {len(buffer) - end} bytes too many")
     return message
 
 

@@ -7,7 +7,7 @@ Owns no buffer and no socket: a frame is given whole, without its size.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -21,14 +21,6 @@ _SIZE_AND_REQUEST = struct.Struct(">ihhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _CORRELATION = struct.Struct(">i")
 _NO_TAGS = b"\x00"
-
-
-@runtime_checkable
-class WireMessage(Protocol):
-    """A request or a response: it knows its API key and from which version on it is flexible."""
-
-    API_KEY: int
-    FLEXIBLE_FROM: int
 
 
 class RequestHead(NamedTuple):
@@ -82,13 +74,13 @@ def read_response_head(api_key: int, version: int, frame: Buffer) -> tuple[int, 
 
 def encode_request(message: Struct, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A request frame with its size in front."""
-    assert isinstance(message, WireMessage)
+    shape: Any = type(message)
     parts = encode_parts(message, version)
     client = b"" if client_id is None else client_id.encode()
-    tags = _NO_TAGS if version >= message.FLEXIBLE_FROM else b""
+    tags = _NO_TAGS if version >= shape.FLEXIBLE_FROM else b""
     length = -1 if client_id is None else len(client)
     size = 10 + len(client) + len(tags) + sum(map(len, parts))
-    head = _SIZE_AND_REQUEST.pack(size, message.API_KEY, version, correlation_id, length)
+    head = _SIZE_AND_REQUEST.pack(size, shape.API_KEY, version, correlation_id, length)
     return b"".join([head, client, tags, *parts])
 
 
@@ -99,9 +91,9 @@ def encode_response(message: Struct, version: int, correlation_id: int) -> bytes
 
 def encode_response_parts(message: Struct, version: int, correlation_id: int) -> list[Buffer]:
     """The same in pieces, records uncopied, for a gathering write."""
-    assert isinstance(message, WireMessage)
+    shape: Any = type(message)
     parts = encode_parts(message, version)
-    return [response_head(message.API_KEY, version, correlation_id, sum(map(len, parts))), *parts]
+    return [response_head(shape.API_KEY, version, correlation_id, sum(map(len, parts))), *parts]
 
 
 def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from tidelog.kernel.errors import ProtocolError
-from tidelog.protocol.codec import Buffer, decode_from, encode, schema_of
+from tidelog.protocol.codec import Buffer, decode, encode, schema_of
 from tidelog.protocol.schema import message_names
 from tidelog.protocol.source import read_uvarint, write_uvarint
 
@@ -48,7 +48,7 @@ def decode_metadata_record(value: Buffer, module: str = METADATA) -> tuple[Struc
     shape = _shapes(module, "metadata").get(record_type)
     if shape is None or not schema_of(shape).versions.has(version):
         return None
-    return _decode_rest(shape, version, value, position), version
+    return decode(shape, version, value, position), version
 
 
 def encode_coordinator_key(key: Struct) -> bytes:
@@ -62,7 +62,7 @@ def encode_coordinator_value(value: Struct, version: int) -> bytes:
 def decode_coordinator_key(key: Buffer, module: str = GROUP) -> Struct | None:
     record_type = _leading_int16(key)
     shape = _shapes(module, "coordinator-key").get(record_type)
-    return None if shape is None else _decode_rest(shape, 0, key, 2)
+    return None if shape is None else decode(shape, 0, key, 2)
 
 
 def decode_coordinator_value(key: Struct, value: Buffer) -> tuple[Struct, int] | None:
@@ -71,14 +71,7 @@ def decode_coordinator_value(key: Struct, value: Buffer) -> tuple[Struct, int] |
     version = _leading_int16(value)
     if not schema_of(shape).versions.has(version):
         return None
-    return _decode_rest(shape, version, value, 2), version
-
-
-def _decode_rest(shape: type[Struct], version: int, buffer: Buffer, position: int) -> Struct:
-    message, end = decode_from(shape, version, buffer, position)
-    if end != len(buffer):
-        raise ProtocolError(f"{shape.__name__} v{version}: {len(buffer) - end} bytes too many")
-    return message
+    return decode(shape, version, value, 2), version
 
 
 def _leading_int16(buffer: Buffer) -> int:

@@ -11,12 +11,13 @@ Attributes of a field: `null=` versions in which it may be null, `tag=N@` versio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-SCHEMAS = Path(__file__).with_name("schemas")
+from msgspec import Struct
+
+SCHEMAS = os.path.join(os.path.dirname(__file__), "schemas")
 ANY_LATER = 32767
 
 
@@ -40,8 +41,7 @@ class Versions(NamedTuple):
 NO_VERSIONS = Versions(0, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     name: str
     type: str
     is_array: bool
@@ -62,15 +62,13 @@ class Field:
         return self.default == "null" or (self.type == "records" and not self.is_array)
 
 
-@dataclass(frozen=True, slots=True)
-class StructSchema:
+class StructSchema(Struct, frozen=True):
     name: str
     versions: Versions
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSchema:
+class MessageSchema(Struct, frozen=True):
     name: str
     kind: str
     api_key: int | None
@@ -83,7 +81,7 @@ class MessageSchema:
 @cache
 def load_message(module: str, name: str) -> MessageSchema:
     """The schema of one message; only its own lines of the module's file are parsed."""
-    text = "\n" + (SCHEMAS / f"{module}.txt").read_text()
+    text = "\n" + _read(module)
     start = text.find(f"\n{name} ")
     if start < 0:
         raise LookupError(f"schemas/{module}.txt has no message {name}")
@@ -93,8 +91,12 @@ def load_message(module: str, name: str) -> MessageSchema:
 
 
 def message_names(module: str) -> list[str]:
-    lines = (SCHEMAS / f"{module}.txt").read_text().splitlines()
-    return [line.split(" ", 1)[0] for line in lines if not line.startswith(" ")]
+    return [line.split(" ", 1)[0] for line in _read(module).splitlines() if not line.startswith(" ")]
+
+
+def _read(module: str) -> str:
+    with open(os.path.join(SCHEMAS, f"{module}.txt"), encoding="ascii") as file:
+        return file.read()
 
 
 def _parse_message(lines: list[str]) -> MessageSchema:

@@ -1,7 +1,8 @@
 """Writes and compiles the writer of one message in one version: straight-line Python, nested structs inlined.
 
 The writer is `write(message) -> list of byte strings`; records stay the objects that the caller put in, uncopied. A
-value that does not fit its field surfaces as struct.error, TypeError or AttributeError; the facade makes it a ValueError.
+value that does not fit its field surfaces as struct.error, TypeError or AttributeError; the facade makes that a
+ValueError.
 """
 
 from __future__ import annotations
