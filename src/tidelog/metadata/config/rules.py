@@ -1,0 +1,59 @@
+"""Rules that tie several configs of one resource together. A rule is a sentence when it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.metadata.config.key import Scope, Value
+from tidelog.metadata.config.parse import parse
+from tidelog.metadata.config.resolve import BrokerValues, default_of, effective_group_values
+from tidelog.metadata.config.table import BROKER_CONFIGS, configs_of
+
+
+def broken_rule(scope: Scope, overrides: Mapping[str, str]) -> str | None:
+    return _topic_rule(overrides) if scope == "topic" else None
+
+
+def _topic_rule(overrides: Mapping[str, str]) -> str | None:
+    def number(name: str) -> int:
+        key = configs_of("topic")[name]
+        return _number(parse(key, overrides[name]) if name in overrides else default_of(key))
+
+    if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
+        return (
+            f"min.compaction.lag.ms={number('min.compaction.lag.ms')} must not be greater than"
+            f" max.compaction.lag.ms={number('max.compaction.lag.ms')}"
+        )
+    for local, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):
+        if local in overrides and _longer(number(local), number(total)):
+            return f"{local}={number(local)} must not be greater than {total}={number(total)}"
+    return None
+
+
+def _longer(local: int, total: int) -> bool:
+    if local == -2 or total == -1:
+        return False
+    return local == -1 or local > total
+
+
+def broken_group_rule(overrides: Mapping[str, str], broker: BrokerValues) -> str | None:
+    """A group's own timeouts and limits must lie within what the broker allows."""
+    values = effective_group_values(overrides, broker)
+    for name in overrides:
+        kind, _, rest = name.partition(".")
+        least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+        if least in BROKER_CONFIGS and _number(values[name]) < _number(broker[least]):
+            return f"{name}={overrides[name]} must not be less than {least}={broker[least]}"
+        if most in BROKER_CONFIGS and _number(values[name]) > _number(broker[most]):
+            return f"{name}={overrides[name]} must not be greater than {most}={broker[most]}"
+    for kind in ("consumer", "share", "streams"):
+        heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        changed = heartbeat in overrides or session in overrides
+        if changed and _number(values[heartbeat]) >= _number(values[session]):
+            return f"{heartbeat}={values[heartbeat]} must be less than {session}={values[session]}"
+    return None
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int), value
+    return value
