@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.metadata.image import MetadataDelta, MetadataImage
-from tidelog.metadata.replay import Replay
+from tidelog.metadata.replay import Replay, UnsupportedMetadataRecord
 from tidelog.protocol.records_framing import decode_metadata_record
 
 
@@ -20,7 +20,14 @@ class MetadataPublisher:
 
     def replay(self, values: Sequence[bytes], base_offset: int, epoch: int) -> MetadataDelta:
         """Apply one committed batch, given as the values of its records."""
-        records = [decode_metadata_record(value) for value in values]
+        records = []
+        for index, value in enumerate(values):
+            decoded = decode_metadata_record(value)
+            if decoded is None:
+                raise UnsupportedMetadataRecord(
+                    f"the metadata log holds a record at offset {base_offset + index} that a newer release has written"
+                )
+            records.append(decoded[0])
         return self.apply(records, base_offset, epoch)
 
     def apply(self, records: Sequence[Any], base_offset: int, epoch: int) -> MetadataDelta:

@@ -1,0 +1,70 @@
+"""One way for every request: header, version check, decode, handle, encode, count and time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec import Struct
+
+from tidelog.broker.api import Api
+from tidelog.broker.connection import Connection
+from tidelog.broker.context import Parked, RequestContext
+from tidelog.broker.services import Services
+from tidelog.kernel.errors import ProtocolError
+from tidelog.kernel.ports import Buffer
+from tidelog.protocol.codec import decode_from
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.frame import read_request_head
+from tidelog.protocol.messages.api_versions import ApiVersionsResponse
+
+_API_VERSIONS: Final = 18
+
+
+class Dispatch:
+    def __init__(self, services: Services, apis: list[Api]) -> None:
+        self._services = services
+        self._apis = {api.key: api for api in apis}
+        self._clock = services.clock
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> list[Buffer] | None:
+        """The answer if it is there now; None when it is parked, or when there will be none."""
+        received_s = self._clock.monotonic_s()
+        key, version, correlation_id, client_id, position = read_request_head(frame)
+        api = self._apis.get(key)
+        if api is None:
+            raise ProtocolError(f"API key {key} (version {version}) is not served here")
+        context = RequestContext(self._services, connection, api, version, correlation_id, client_id, received_s)
+        if version not in api.versions:
+            return self._unsupported(context)
+        request, end = decode_from(api.request_class, version, frame, position)
+        if end != len(frame):
+            raise ProtocolError(f"{api.name} v{version} has {len(frame) - end} bytes too many")
+        return self._answer(api, request, context)
+
+    def _answer(self, api: Api, request: Struct, context: RequestContext) -> list[Buffer] | None:
+        try:
+            answer = api.handle(request, context)
+            if answer is None or isinstance(answer, Parked):
+                return None
+            if isinstance(answer, asyncio.Future):
+                context.park().answer_from(answer)
+                return None
+            encoded = context.encode(answer)
+        except Exception as error:
+            if isinstance(error, ProtocolError):
+                raise
+            self._services.failed(error, context)
+            return None
+        self._services.metrics.answered(api, context.received_s)
+        return encoded
+
+    def _unsupported(self, context: RequestContext) -> list[Buffer]:
+        api = context.api
+        if api.key != _API_VERSIONS:
+            raise ProtocolError(f"version {context.version} of {api.name} is not supported")
+        # KIP-511: a client that opens with a newer ApiVersions learns our range from an answer in version 0.
+        context.version = 0
+        shape = ApiVersionsResponse.ApiVersion
+        known = shape(api_key=api.key, min_version=api.versions.start, max_version=api.versions.stop - 1)
+        return context.encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known]))

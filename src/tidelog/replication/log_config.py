@@ -1,0 +1,36 @@
+"""A topic's configuration as its log wants it: Kafka's names to LogConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidelog.log.config import LogConfig
+from tidelog.metadata.config import BrokerValues, effective_topic_values
+
+
+def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
+    values: dict[str, Any] = dict(effective_topic_values(overrides, broker))
+    return LogConfig(
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        segment_jitter_ms=values["segment.jitter.ms"],
+        segment_index_bytes=values["segment.index.bytes"],
+        index_interval_bytes=values["index.interval.bytes"],
+        retention_ms=values["retention.ms"],
+        retention_bytes=values["retention.bytes"],
+        cleanup_policy=frozenset(values["cleanup.policy"]),
+        file_delete_delay_ms=values["file.delete.delay.ms"],
+        max_message_bytes=values["max.message.bytes"],
+        message_timestamp_type=values["message.timestamp.type"],
+        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        compression_type=values["compression.type"],
+        compression_gzip_level=values["compression.gzip.level"],
+        compression_lz4_level=values["compression.lz4.level"],
+        compression_zstd_level=values["compression.zstd.level"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
+        min_insync_replicas=values["min.insync.replicas"],
+        producer_id_expiration_ms=int(broker["producer.id.expiration.ms"]),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,119 @@
+"""All partitions of this node: created, changed and deleted as metadata says; retention and checkpoints on demand.
+
+Owns the map from names and ids to partitions. It decides nothing: metadata deltas come in, logs follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from tidelog.kernel.errors import DiskError
+from tidelog.kernel.ports import Clock
+from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
+from tidelog.metadata.config import BrokerValues
+from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
+from tidelog.replication.log_config import log_config
+from tidelog.replication.partition import Partition
+
+_log = logging.getLogger("tidelog.partitions")
+
+
+class Partitions:
+    def __init__(self, directory: LogDirectory, clock: Clock, node_id: int) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._node_id = node_id
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self._by_name.get((topic, index))
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return self._by_id.get((topic_id, index))
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    # following the metadata
+
+    def on_delta(self, delta: MetadataDelta, values: BrokerValues) -> None:
+        for topic in delta.deleted:
+            self._delete(topic)
+        for topic in (*delta.created, *delta.changed):
+            self._follow(topic, delta.after, values)
+        if delta.configs:
+            self._reconfigure(delta, values)
+
+    def _follow(self, topic: TopicImage, image: MetadataImage, values: BrokerValues) -> None:
+        for index, state in sorted(topic.partitions.items()):
+            partition = self._by_name.get((topic.name, index))
+            if partition is None:
+                if self._node_id in state.replicas:
+                    self._open(topic, index, state.leader_epoch, image, values)
+            elif partition.leader_epoch != state.leader_epoch:
+                self._lead(partition, state.leader_epoch)
+
+    def _open(
+        self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
+    ) -> None:
+        config = log_config(image.config(TOPIC_RESOURCE, topic.name), values)
+        log = self._directory.open_partition(topic.name, index, topic.topic_id, config, now_ms=self._clock.wall_ms())
+        partition = Partition(log, topic.topic_id, leader_epoch)
+        self._by_name[topic.name, index] = partition
+        self._by_id[topic.topic_id, index] = partition
+        self._lead(partition, leader_epoch)
+
+    @staticmethod
+    def _lead(partition: Partition, leader_epoch: int) -> None:
+        partition.leader_epoch = leader_epoch
+        partition.log.leader_epochs.assign(leader_epoch, partition.log.log_end_offset)
+        partition.changed()
+
+    def _delete(self, topic: TopicImage) -> None:
+        for index in sorted(topic.partitions):
+            partition = self._by_name.pop((topic.name, index), None)
+            self._by_id.pop((topic.topic_id, index), None)
+            if partition is not None:
+                partition.is_deleted = True
+                self._directory.delete_partition(partition.log, now_ms=self._clock.wall_ms())
+                partition.changed()
+
+    def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> None:
+        everything = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.configs)
+        names = {name for resource_type, name in delta.configs if resource_type == TOPIC_RESOURCE}
+        for (topic, _), partition in self._by_name.items():
+            if everything or topic in names:
+                partition.log.config = log_config(delta.after.config(TOPIC_RESOURCE, topic), values)
+
+    # upkeep, driven by the node
+
+    def apply_retention(self, partitions: Iterable[Partition] | None = None) -> int:
+        """Roll and delete what the policies say; the number of segments that went."""
+        now_ms = self._clock.wall_ms()
+        removed = 0
+        for partition in list(partitions if partitions is not None else self):
+            if partition.is_deleted:
+                continue
+            try:
+                removed += len(partition.log.delete_old_segments(now_ms, partition.high_watermark))
+            except DiskError as error:
+                _log.error("retention of %s-%d failed: %s", partition.topic, partition.index, error)
+        return removed
+
+    def remove_due_files(self) -> None:
+        now_ms = self._clock.wall_ms()
+        self._directory.remove_due(now_ms)
+
+    def checkpoint(self) -> None:
+        """High watermarks, recovery points and log starts, for the next start."""
+        watermarks = {(p.topic, p.index): p.high_watermark for p in self}
+        self._directory.checkpoint(watermarks)
+
+    def unsynced(self) -> list[PartitionLog]:
+        return [partition.log for partition in self if partition.log.recovery_point < partition.log.log_end_offset]

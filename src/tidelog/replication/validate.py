@@ -1,0 +1,128 @@
+"""What a client's batch must satisfy before its first byte is written. Reads the header; the records only where a config
+of the topic asks for it (another compression, keys of a compacted topic)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.kernel.errors import ProtocolError
+from tidelog.log.config import LogConfig
+from tidelog.log.errors import LogError
+from tidelog.protocol.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    RecordInput,
+    build_batch,
+    crc_is_valid,
+    iter_records,
+    read_header,
+    set_append_time,
+)
+from tidelog.protocol.compression import CODEC_NAMES, Codec
+from tidelog.protocol.errors import ErrorCode
+
+_LARGEST_CODEC: Final = 4
+_DECOMPRESSED_FACTOR: Final = 64
+
+
+def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[bytearray | memoryview, BatchHeader]:
+    """The one batch of a Produce for one partition, checked; patched or rebuilt where the topic's configuration asks.
+    LogError carries Kafka's code and a sentence."""
+    header = _check_header(records, config)
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms or (
+        now_ms - header.max_timestamp > config.message_timestamp_before_max_ms
+    ):
+        _check_timestamp(header, config, now_ms)
+    batch: bytearray | memoryview = records
+    if config.compression_type != "producer" and CODEC_NAMES[config.compression_type] != header.attributes & CODEC_MASK:
+        batch, header = _recompress(records, header, config)
+    if "compact" in config.cleanup_policy:
+        _check_keys(batch, header, config)
+    if config.message_timestamp_type == "LogAppendTime":
+        header = set_append_time(batch, header, now_ms)
+    return batch, header
+
+
+def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:
+    size = len(records)
+    if size < HEADER_SIZE:
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes is smaller than its header")
+    header = read_header(records)
+    if header.magic != MAGIC:
+        raise LogError(ErrorCode.INVALID_RECORD, f"the batch has format {header.magic}; only format 2 is accepted")
+    if header.batch_length != size - LOG_OVERHEAD:
+        if HEADER_SIZE - LOG_OVERHEAD <= header.batch_length < size - LOG_OVERHEAD:
+            raise LogError(ErrorCode.INVALID_RECORD, "a partition of a Produce request must hold exactly one batch")
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, "the length of the batch does not fit the bytes received")
+    if size > config.max_message_bytes:
+        raise LogError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}"
+        )
+    if not crc_is_valid(records, header):
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise LogError(ErrorCode.INVALID_RECORD, f"{count} records do not fit a last offset delta of {header.last_offset_delta}")
+    attributes = header.attributes
+    if attributes & CONTROL:
+        raise LogError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+    if attributes & CODEC_MASK > _LARGEST_CODEC:
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, f"compression {attributes & CODEC_MASK} is unknown")
+    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise LogError(ErrorCode.INVALID_RECORD, "an idempotent batch needs a sequence and a producer epoch")
+    return header
+
+
+def _check_timestamp(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if config.message_timestamp_type == "LogAppendTime" or header.max_timestamp < 0:
+        return
+    raise LogError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamp {header.max_timestamp} is out of range: message.timestamp.before.max.ms and "
+        f"message.timestamp.after.max.ms allow {config.message_timestamp_before_max_ms} ms before and "
+        f"{config.message_timestamp_after_max_ms} ms after the broker's time {now_ms}",
+    )
+
+
+def _limit(config: LogConfig) -> int:
+    return max(config.max_message_bytes * _DECOMPRESSED_FACTOR, 1 << 20)
+
+
+def _recompress(records: memoryview, header: BatchHeader, config: LogConfig) -> tuple[bytearray, BatchHeader]:
+    codec = Codec(CODEC_NAMES[config.compression_type])
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    try:
+        inner = [
+            RecordInput(record.key, record.value, record.timestamp, record.headers)
+            for record in iter_records(records, header, limit_bytes=_limit(config))
+        ]
+    except ProtocolError as error:
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    batch = build_batch(
+        inner,
+        codec=codec,
+        level=levels.get(codec),
+        attributes=header.attributes & ~CODEC_MASK,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+    return batch, read_header(batch)
+
+
+def _check_keys(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig) -> None:
+    try:
+        keyless = any(record.key is None for record in iter_records(batch, header, limit_bytes=_limit(config)))
+    except ProtocolError as error:
+        raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    if keyless:
+        raise LogError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")
