@@ -13,7 +13,8 @@ from typing import Final
 from tidelog.metadata.config.key import ConfigError, ConfigKey, Scope
 from tidelog.metadata.config.parse import parse
 from tidelog.metadata.config.prefixes import base_name
-from tidelog.metadata.config.rules import broken_rule
+from tidelog.metadata.config.resolve import BrokerValues
+from tidelog.metadata.config.rules import broken_group_rule, broken_topic_rule
 from tidelog.metadata.config.table import configs_of
 
 INVALID_CONFIG: Final = 40
@@ -45,10 +46,15 @@ class Refusal:
 
 
 def altered(
-    scope: Scope, current: Mapping[str, str], changes: Iterable[Change], *, cluster_wide: bool = False
+    scope: Scope,
+    current: Mapping[str, str],
+    changes: Iterable[Change],
+    *,
+    broker: BrokerValues | None = None,
+    cluster_wide: bool = False,
 ) -> dict[str, str] | Refusal:
-    """IncrementalAlterConfigs on one resource: the overrides that result, all or nothing. `cluster_wide` is the empty
-    broker name, which changes every broker."""
+    """IncrementalAlterConfigs on one resource: the overrides that result, all or nothing. `broker` gives the
+    limits for a group's configs; `cluster_wide` is the empty broker name, which changes every broker."""
     result = dict(current)
     seen: set[str] = set()
     for change in changes:
@@ -58,24 +64,27 @@ def altered(
         refusal = _apply(scope, result, change, cluster_wide)
         if refusal is not None:
             return refusal
-    return _whole(scope, result)
+    return _whole(scope, result, broker)
 
 
 def replaced(
-    scope: Scope, configs: Mapping[str, str | None], *, cluster_wide: bool = False
+    scope: Scope,
+    configs: Mapping[str, str | None],
+    *,
+    broker: BrokerValues | None = None,
+    cluster_wide: bool = False,
 ) -> dict[str, str] | Refusal:
     """AlterConfigs and CreateTopics: the overrides are exactly these."""
-    return altered(
-        scope, {}, [Change(name, Op.SET, value) for name, value in configs.items()], cluster_wide=cluster_wide
-    )
+    changes = [Change(name, Op.SET, value) for name, value in configs.items()]
+    return altered(scope, {}, changes, broker=broker, cluster_wide=cluster_wide)
 
 
 def _apply(scope: Scope, result: dict[str, str], change: Change, cluster_wide: bool) -> Refusal | None:
     key = configs_of(scope).get(base_name(change.name) if scope == "broker" else change.name)
     if key is None:
         # A setting that an earlier or later release left behind must stay removable.
-        if change.op == Op.DELETE and change.name in result:
-            del result[change.name]
+        if change.op == Op.DELETE:
+            result.pop(change.name, None)
             return None
         from tidelog.metadata.config.hints import unknown
 
@@ -86,7 +95,7 @@ def _apply(scope: Scope, result: dict[str, str], change: Change, cluster_wide: b
         result.pop(change.name, None)
         return None
     if change.value is None:
-        return Refusal(INVALID_CONFIG, f"{change.name} needs a value; to remove it, delete it")
+        return Refusal(INVALID_REQUEST, f"{change.name} needs a value; to remove it, delete it")
     text: str | Refusal = change.value
     if change.op in (Op.APPEND, Op.SUBTRACT):
         text = _edited_list(key, result.get(change.name), change)
@@ -97,7 +106,8 @@ def _apply(scope: Scope, result: dict[str, str], change: Change, cluster_wide: b
     try:
         parse(key, text)
     except ConfigError as error:
-        return Refusal(INVALID_CONFIG, str(error))
+        # Kafka's broker checks its own configs before the controller sees them, and answers with another code.
+        return Refusal(INVALID_REQUEST if scope == "broker" else INVALID_CONFIG, str(error))
     result[change.name] = text
     return None
 
@@ -127,6 +137,10 @@ def _edited_list(key: ConfigKey, current: str | None, change: Change) -> str | R
     return ",".join(items)
 
 
-def _whole(scope: Scope, result: dict[str, str]) -> dict[str, str] | Refusal:
-    broken = broken_rule(scope, result)
+def _whole(scope: Scope, result: dict[str, str], broker: BrokerValues | None) -> dict[str, str] | Refusal:
+    broken = None
+    if scope == "topic":
+        broken = broken_topic_rule(result)
+    elif scope == "group":
+        broken = broken_group_rule(result, broker or BrokerValues())
     return result if broken is None else Refusal(INVALID_CONFIG, broken)

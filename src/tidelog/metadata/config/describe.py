@@ -6,11 +6,12 @@ Neutral values only; the API's handler turns them into a response.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from tidelog.metadata.config.key import ConfigKey, Value
 from tidelog.metadata.config.parse import to_text
+from tidelog.metadata.config.prefixes import base_name
 from tidelog.metadata.config.resolve import BrokerValues, effective_group_values, effective_topic_values
 from tidelog.metadata.config.table import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 
@@ -41,15 +42,13 @@ class Source(IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedSynonym:
+class DescribedSynonym(NamedTuple):
     name: str
     value: str | None
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConfig:
+class DescribedConfig(NamedTuple):
     name: str
     value: str | None
     source: Source
@@ -89,8 +88,8 @@ def describe_broker(broker: BrokerValues, names: Collection[str] | None = None) 
         for key in _wanted(BROKER_CONFIGS.values(), names)
         if (not key.internal and not key.dynamic_only) or key.name in set_names
     ]
-    strange = (name for name in set_names if name not in BROKER_CONFIGS and (names is None or name in names))
-    return known + [_unknown(name, broker) for name in strange]
+    others = (name for name in set_names if name not in BROKER_CONFIGS and (names is None or name in names))
+    return known + [_strange(name, broker) for name in others]
 
 
 def describe_broker_defaults(broker: BrokerValues, names: Collection[str] | None = None) -> list[DescribedConfig]:
@@ -110,7 +109,11 @@ def _inheriting(
     key: ConfigKey, value: Value, overrides: Mapping[str, str], broker: BrokerValues, own_source: Source
 ) -> DescribedConfig:
     text = to_text(value)
-    inherited = _layers(BROKER_CONFIGS[key.synonyms[0].name], broker) if key.synonyms else ()
+    inherited: tuple[DescribedSynonym, ...] = ()
+    if key.synonyms:
+        inherited = _layers(BROKER_CONFIGS[key.synonyms[0].name], broker)
+    elif own_source is Source.GROUP:
+        inherited = (DescribedSynonym(key.name, key.default, Source.DEFAULT),)
     own = (DescribedSynonym(key.name, text, own_source),) if key.name in overrides else ()
     return _described(key, text, own + inherited, read_only=False)
 
@@ -123,13 +126,18 @@ def _of_broker(key: ConfigKey, broker: BrokerValues) -> DescribedConfig:
 def _of_cluster(name: str, text: str, broker: BrokerValues) -> DescribedConfig:
     key = BROKER_CONFIGS.get(name)
     if key is None:
-        return _unknown(name, broker)
+        return _strange(name, broker)
     value = None if key.sensitive else text
     synonyms = (DescribedSynonym(name, value, Source.DYNAMIC_DEFAULT_BROKER),)
     return _described(key, value, synonyms, read_only=key.update_mode == "read-only")
 
 
-def _unknown(name: str, broker: BrokerValues) -> DescribedConfig:
+def _strange(name: str, broker: BrokerValues) -> DescribedConfig:
+    """A name that is not in the table: a listener's own setting, or one that only a plug-in would know."""
+    key = BROKER_CONFIGS.get(base_name(name))
+    if key is not None:
+        synonyms = tuple(_found([name, key.name], key, broker))
+        return _described(key, synonyms[0].value, synonyms, read_only=True)._replace(name=name)
     # Nobody knows whether it is a secret, so its value stays hidden.
     source = next(source for layer, source in _sources(broker) if name in layer)
     synonyms = (DescribedSynonym(name, None, source),)
@@ -148,20 +156,21 @@ def _layers(key: ConfigKey, broker: BrokerValues) -> tuple[DescribedSynonym, ...
     """Every place that could give the config its value, first wins. Kafka leaves out what stands before the first
     entry with the config's own name: log.retention.hours in the file does not show under log.retention.ms."""
     chain = [synonym.name for synonym in key.synonyms] or [key.name]
+    found = _found(chain, key, broker)
+    while found and found[0].name != key.name:
+        del found[0]
+    return tuple(found)
+
+
+def _found(chain: list[str], key: ConfigKey, broker: BrokerValues) -> list[DescribedSynonym]:
     found = [
         DescribedSynonym(name, None if key.sensitive else layer[name], source)
         for layer, source in _sources(broker)
         for name in chain
         if name in layer
     ]
-    found += [
-        DescribedSynonym(name, BROKER_CONFIGS[name].default, Source.DEFAULT)
-        for name in chain
-        if BROKER_CONFIGS[name].default is not None
-    ]
-    while found and found[0].name != key.name:
-        del found[0]
-    return tuple(found)
+    defaults = ((name, BROKER_CONFIGS[name].default) for name in chain if name in BROKER_CONFIGS)
+    return found + [DescribedSynonym(name, text, Source.DEFAULT) for name, text in defaults if text is not None]
 
 
 def _described(

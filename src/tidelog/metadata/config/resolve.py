@@ -41,10 +41,17 @@ class BrokerValues:
 
     def text(self, name: str) -> str | None:
         """The text that decides, or None when nobody set it."""
-        for layer in (self.dynamic, self.dynamic_default, self.static):
+        for layer in (self.dynamic, self.dynamic_default):
             if name in layer:
                 return layer[name]
-        return None
+        return None if self._is_outvoted(name) else self.static.get(name)
+
+    def _is_outvoted(self, name: str) -> bool:
+        """log.retention.ms at run time takes log.retention.hours of the file out of play, in DescribeConfigs too."""
+        if name not in self.static or name not in BROKER_CONFIGS:
+            return False
+        chain = BROKER_CONFIGS[name].synonyms
+        return any(other.name in self.dynamic or other.name in self.dynamic_default for other in chain)
 
     def is_set(self, name: str) -> bool:
         return self.text(name) is not None

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.metadata.config.key import Scope, Value
+from tidelog.metadata.config.key import Value
 from tidelog.metadata.config.parse import parse
 from tidelog.metadata.config.resolve import BrokerValues, default_of, effective_group_values
-from tidelog.metadata.config.table import BROKER_CONFIGS, configs_of
+from tidelog.metadata.config.table import BROKER_CONFIGS, TOPIC_CONFIGS
 
 
-def broken_rule(scope: Scope, overrides: Mapping[str, str]) -> str | None:
-    return _topic_rule(overrides) if scope == "topic" else None
+def broken_topic_rule(overrides: Mapping[str, str]) -> str | None:
+    def value(name: str) -> Value:
+        key = TOPIC_CONFIGS[name]
+        return parse(key, overrides[name]) if name in overrides else default_of(key)
 
-
-def _topic_rule(overrides: Mapping[str, str]) -> str | None:
-    def number(name: str) -> int:
-        key = configs_of("topic")[name]
-        return _number(parse(key, overrides[name]) if name in overrides else default_of(key))
-
-    if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
-        return (
-            f"min.compaction.lag.ms={number('min.compaction.lag.ms')} must not be greater than"
-            f" max.compaction.lag.ms={number('max.compaction.lag.ms')}"
-        )
-    for local, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):
-        if local in overrides and _longer(number(local), number(total)):
-            return f"{local}={number(local)} must not be greater than {total}={number(total)}"
+    least, most = value("min.compaction.lag.ms"), value("max.compaction.lag.ms")
+    if _number(least) > _number(most):
+        return f"min.compaction.lag.ms={least} must not be greater than max.compaction.lag.ms={most}"
+    if value("remote.storage.enable"):
+        return "remote.storage.enable=true: there is no tiered storage yet"
     return None
-
-
-def _longer(local: int, total: int) -> bool:
-    if local == -2 or total == -1:
-        return False
-    return local == -1 or local > total
 
 
 def broken_group_rule(overrides: Mapping[str, str], broker: BrokerValues) -> str | None:
