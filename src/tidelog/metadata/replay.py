@@ -135,24 +135,27 @@ class Replay:
             new = replace(new, leader=record.leader, leader_epoch=old.leader_epoch + 1)
         if record.leader_recovery_state != -1:
             new = replace(new, leader_recovery_state=record.leader_recovery_state)
-        for given, attribute in (
-            (record.isr, "isr"),
-            (record.replicas, "replicas"),
-            (record.removing_replicas, "removing"),
-            (record.adding_replicas, "adding"),
-            (record.eligible_leader_replicas, "eligible_leaders"),
-            (record.last_known_elr, "last_known_leaders"),
-            (record.directories, "directories"),
-        ):
-            if given is not None:
-                new = replace(new, **{attribute: tuple(given)})
+        given: dict[str, list[Any] | None] = {
+            "isr": record.isr,
+            "replicas": record.replicas,
+            "removing": record.removing_replicas,
+            "adding": record.adding_replicas,
+            "eligible_leaders": record.eligible_leader_replicas,
+            "last_known_leaders": record.last_known_elr,
+            "directories": record.directories,
+        }
+        changes: dict[str, Any] = {name: tuple(value) for name, value in given.items() if value is not None}
+        if changes:
+            new = replace(new, **changes)
         self._set_partition(record.topic_id, record.partition_id, new)
 
     def _clear_elr(self, record: r.ClearElrRecord, offset: int) -> None:
         topics = self._read("topics")
         for name in [record.topic_name] if record.topic_name else sorted(topics):
-            topic = topics.get(name)
-            for index, state in sorted(topic.partitions.items()) if topic is not None else ():
+            topic: TopicImage | None = topics.get(name)
+            if topic is None:
+                continue
+            for index, state in sorted(topic.partitions.items()):
                 if state.eligible_leaders or state.last_known_leaders:
                     cleared = replace(state, eligible_leaders=(), last_known_leaders=())
                     self._set_partition(topic.topic_id, index, cleared)

@@ -13,9 +13,9 @@ def image_records(image: MetadataImage) -> Iterator[Any]:
     for name, level in sorted(image.features.items(), key=lambda item: (item[0] != "metadata.version", item[0])):
         yield r.FeatureLevelRecord(name=name, feature_level=level)
     for _, broker in sorted(image.brokers.items()):
-        yield _broker_record(broker)
+        yield broker_record(broker)
     for _, controller in sorted(image.controllers.items()):
-        yield _controller_record(controller)
+        yield controller_record(controller)
     for name, topic in sorted(image.topics.items()):
         yield r.TopicRecord(name=name, topic_id=topic.topic_id)
         for index, state in sorted(topic.partitions.items()):
@@ -45,7 +45,7 @@ def partition_record(topic_id: bytes, index: int, state: PartitionState) -> r.Pa
     )
 
 
-def _broker_record(broker: BrokerImage) -> r.RegisterBrokerRecord:
+def broker_record(broker: BrokerImage) -> r.RegisterBrokerRecord:
     shape = r.RegisterBrokerRecord
     return shape(
         broker_id=broker.broker_id,
@@ -66,7 +66,7 @@ def _broker_record(broker: BrokerImage) -> r.RegisterBrokerRecord:
     )
 
 
-def _controller_record(controller: ControllerImage) -> r.RegisterControllerRecord:
+def controller_record(controller: ControllerImage) -> r.RegisterControllerRecord:
     shape = r.RegisterControllerRecord
     return shape(
         controller_id=controller.controller_id,

@@ -1,0 +1,178 @@
+"""Fetch (1), versions 4-18. v5 log start, v7 sessions (KIP-227), v9 leader epoch, v11 rack, v12 flexible and divergence
+(KIP-595), v13 topic ids (KIP-516), v15 replica state, v16 leader hints (KIP-951), v17 directory id, v18 follower's HW.
+
+Batches leave as the bytes they are on disk. A fetch that finds too little waits for an append, not for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from tidelog.broker.api import Api
+from tidelog.broker.context import Parked, RequestContext
+from tidelog.broker.deadlines import Deadline
+from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
+from tidelog.kernel.errors import DiskError
+from tidelog.log.errors import LogError
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidelog.replication.partition import Partition
+
+_Data = FetchResponse.PartitionData
+_READ_COMMITTED: Final = 1
+_log = logging.getLogger("tidelog.fetch")
+
+
+def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked:
+    fetching = ctx.services.fetch_sessions.begin(request, ctx.version, ctx.received_s)
+    if isinstance(fetching, ErrorCode):
+        return FetchResponse(error_code=fetching)
+    fetch = _Fetch(request, fetching, ctx)
+    results = fetch.read()
+    if fetch.is_enough(results) or request.max_wait_ms <= 0:
+        return fetch.respond(results)
+    return fetch.park()
+
+
+class _Fetch:
+    """One request while it is read and, perhaps, waits."""
+
+    __slots__ = ("_bytes_missing", "_ctx", "_deadline", "_fetching", "_is_woken", "_parked", "_request", "_watched")
+
+    def __init__(self, request: FetchRequest, fetching: Fetching, ctx: RequestContext) -> None:
+        self._request = request
+        self._fetching = fetching
+        self._ctx = ctx
+        self._parked: Parked | None = None
+        self._deadline: Deadline | None = None
+        self._watched: list[Partition] = []
+        self._bytes_missing = request.min_bytes
+        self._is_woken = False
+
+    # reading
+
+    def read(self) -> list[_Data]:
+        room = min(self._request.max_bytes, self._ctx.services.config.integer("fetch.max.bytes"))
+        results = []
+        nothing_yet = True
+        for fetched in self._fetching.partitions:
+            data = self._read_partition(fetched, room, nothing_yet)
+            if data.records:
+                nothing_yet = False
+                room = max(room - len(data.records), 0)
+            results.append(data)
+        return results
+
+    def _find(self, fetched: FetchedPartition) -> Partition | ErrorCode:
+        services = self._ctx.services
+        if self._ctx.version >= 13:
+            partition = services.partitions.get_by_id(fetched.topic_id, fetched.index)
+            if partition is None and services.image.topic_by_id(fetched.topic_id) is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            partition = services.partitions.get(fetched.topic, fetched.index)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+
+    def _read_partition(self, fetched: FetchedPartition, room: int, nothing_yet: bool) -> _Data:
+        partition = self._find(fetched)
+        if isinstance(partition, ErrorCode):
+            return _failed(fetched.index, partition)
+        wanted = fetched.wanted
+        code = partition.check_epoch(wanted.current_leader_epoch)
+        if code != ErrorCode.NONE:
+            return _failed(fetched.index, code)
+        counters = self._ctx.services.metrics.topic(partition.topic)
+        counters.fetches += 1
+        data = _Data(
+            partition_index=fetched.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            records=b"",
+        )
+        try:
+            if wanted.last_fetched_epoch >= 0 and _diverges(partition, wanted, data):
+                return data
+            data.records = partition.read(
+                wanted.fetch_offset, min(wanted.partition_max_bytes, room), min_one_batch=nothing_yet
+            ).data
+        except LogError as error:
+            counters.failed_fetches += 1
+            return _failed(fetched.index, error.code)
+        except DiskError as error:
+            counters.failed_fetches += 1
+            _log.error("cannot read %s-%d: %s", partition.topic, partition.index, error)
+            return _failed(fetched.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        counters.bytes_out += len(data.records)
+        return data
+
+    def is_enough(self, results: list[_Data]) -> bool:
+        if not results:
+            return True
+        found = 0
+        for data in results:
+            if data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0:
+                return True
+            found += len(data.records or b"")
+        self._bytes_missing = self._request.min_bytes - found
+        return self._bytes_missing <= 0
+
+    def respond(self, results: list[_Data]) -> FetchResponse:
+        return self._fetching.respond(results)
+
+    # waiting
+
+    def park(self) -> Parked:
+        self._parked = self._ctx.park()
+        self._parked.when_dropped(self._forget)
+        self._deadline = self._ctx.services.deadlines.after(self._request.max_wait_ms / 1000, self._complete)
+        for fetched in self._fetching.partitions:
+            partition = self._find(fetched)
+            if isinstance(partition, Partition):
+                partition.add_waiter(self._on_append)
+                self._watched.append(partition)
+        return self._parked
+
+    def _on_append(self, partition: Partition, new_bytes: int) -> None:
+        self._bytes_missing -= new_bytes
+        if (self._bytes_missing <= 0 or new_bytes == 0) and not self._is_woken:
+            # After this turn of the loop: what else the same wake-up appends goes into the same answer.
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._complete)
+
+    def _complete(self) -> None:
+        parked = self._parked
+        if parked is None:
+            return
+        self._forget()
+        parked.answer(self.respond(self.read()))
+
+    def _forget(self) -> None:
+        self._parked = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for partition in self._watched:
+            partition.remove_waiter(self._on_append)
+        self._watched.clear()
+
+
+def _failed(index: int, code: int) -> _Data:
+    return _Data(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+
+
+def _diverges(partition: Partition, wanted: FetchRequest.FetchPartition, data: _Data) -> bool:
+    """KIP-595: the reader's last epoch ended earlier here than where it reads on, so it must cut back."""
+    log = partition.log
+    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or end_offset < 0:
+        raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, "the epoch of the last fetch is unknown here")
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return True
+    return False
+
+
+API = Api(key=1, versions=range(4, 19), handle=handle)

@@ -1,0 +1,71 @@
+"""ListOffsets (2), versions 1-11. v2 isolation, v4 leader epoch, v6 flexible, v7 max timestamp (-3), v8 earliest local (-4),
+v9 latest tiered (-5), v10 time-out, v11 earliest pending upload (-6). Without tiered storage -4 is the log's start and -5,
+-6 have no offset."""
+
+from __future__ import annotations
+
+from tidelog.broker.api import Api
+from tidelog.broker.context import RequestContext
+from tidelog.kernel.errors import DiskError
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from tidelog.replication.partition import Partition
+
+_Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            _Topic(
+                name=topic.name,
+                partitions=[_look_up(topic.name, wanted, request, ctx) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _look_up(
+    topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, request: ListOffsetsRequest, ctx: RequestContext
+) -> _Partition:
+    answer = _Partition(partition_index=wanted.partition_index)
+    partition = ctx.services.partitions.get(topic, wanted.partition_index)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    code = partition.check_epoch(wanted.current_leader_epoch)
+    if code == ErrorCode.NONE and ctx.version < _SINCE_VERSION.get(wanted.timestamp, 0):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    if code != ErrorCode.NONE:
+        answer.error_code = code
+        return answer
+    try:
+        _fill(answer, partition, wanted.timestamp, request.isolation_level)
+    except DiskError:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return answer
+
+
+def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_level: int) -> None:
+    log = partition.log
+    end = partition.last_stable_offset if isolation_level == 1 else partition.high_watermark
+    if timestamp == LATEST:
+        answer.offset = end
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end_offset=end)
+        if found is not None:
+            answer.timestamp = found.timestamp
+            answer.offset = found.offset
+            answer.leader_epoch = found.leader_epoch
+
+
+API = Api(key=2, versions=range(1, 12), handle=handle)

@@ -1,0 +1,109 @@
+"""Produce (0), versions 3-13. v5 log start, v8 record errors, v9 flexible, v10 leader hints (KIP-951), v12 TV2, v13 topic
+ids (KIP-516). Versions 0-2 are named but refused, as in Apache Kafka: older librdkafka drops compression otherwise.
+
+The records are a view of the read buffer: each batch is checked, patched in place and written before this returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.broker.api import Api
+from tidelog.broker.context import RequestContext
+from tidelog.kernel.errors import DiskError
+from tidelog.log.errors import LogError
+from tidelog.protocol.batch import TRANSACTIONAL
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tidelog.replication.validate import prepare_batch
+
+if TYPE_CHECKING:
+    from tidelog.replication.partition import Partition
+
+_log = logging.getLogger("tidelog.produce")
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
+
+
+def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | None:
+    now_ms = ctx.services.clock.wall_ms()
+    by_id = ctx.version >= 13
+    response = ProduceResponse()
+    failed = False
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            partitions = ctx.services.partitions
+            if by_id:
+                partition = partitions.get_by_id(topic.topic_id, data.index)
+            else:
+                partition = partitions.get(topic.name, data.index)
+            if partition is None:
+                answer = _refused(data.index, _missing(topic, by_id, ctx), None)
+            else:
+                answer = _append(partition, data.records, request, ctx, now_ms)
+            failed = failed or answer.error_code != ErrorCode.NONE
+            answers.append(answer)
+        response.responses.append(_Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if request.acks == 0:
+        if failed:
+            # Nobody listens for an answer; closing is the only way to tell (as Kafka does).
+            ctx.connection.close()
+        return None
+    return response
+
+
+def _missing(topic: ProduceRequest.TopicProduceData, by_id: bool, ctx: RequestContext) -> ErrorCode:
+    if by_id and ctx.services.image.topic_by_id(topic.topic_id) is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _append(
+    partition: Partition, records: bytes | memoryview | None, request: ProduceRequest, ctx: RequestContext, now_ms: int
+) -> _Partition:
+    counters = ctx.services.metrics.topic(partition.topic)
+    counters.produces += 1
+    try:
+        _check_acks(request, partition)
+        if not isinstance(records, memoryview):
+            raise LogError(ErrorCode.INVALID_RECORD, "the request holds no records for this partition")
+        batch, header = prepare_batch(records, partition.log.config, now_ms)
+        if header.attributes & TRANSACTIONAL:
+            raise LogError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+        result = partition.append(batch, header, now_ms)
+    except LogError as error:
+        counters.failed_produces += 1
+        _log.info("refused a batch for %s-%d from %s: %s", partition.topic, partition.index, ctx.client_host, error)
+        return _refused(partition.index, error.code, str(error))
+    except DiskError as error:
+        counters.failed_produces += 1
+        _log.error("cannot write %s-%d: %s", partition.topic, partition.index, error)
+        return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    counters.messages_in += header.record_count
+    counters.bytes_in += len(records)
+    return _Partition(
+        index=partition.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=partition.log_start_offset,
+    )
+
+
+def _check_acks(request: ProduceRequest, partition: Partition) -> None:
+    if request.acks not in (-1, 0, 1):
+        raise LogError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: only 0, 1 and -1 (all) are allowed")
+    in_sync = 1
+    if request.acks == -1 and partition.log.config.min_insync_replicas > in_sync:
+        raise LogError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{in_sync} replica is in sync; min.insync.replicas is {partition.log.config.min_insync_replicas}",
+        )
+
+
+def _refused(index: int, code: int, message: str | None) -> _Partition:
+    return _Partition(index=index, error_code=code, base_offset=-1, error_message=message)
+
+
+API = Api(key=0, versions=range(3, 14), handle=handle, advertised_from=0)

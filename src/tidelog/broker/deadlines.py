@@ -1,0 +1,93 @@
+"""One heap of deadlines and one timer for its earliest, instead of a timer per request."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+_SWEEP_AT: Final = 1024
+
+
+class Deadline:
+    __slots__ = ("_callback", "_order", "_owner", "at_s")
+
+    def __init__(self, owner: Deadlines, at_s: float, order: int, callback: Callable[[], None]) -> None:
+        self._owner = owner
+        self.at_s = at_s
+        self._order = order
+        self._callback: Callable[[], None] | None = callback
+
+    def __lt__(self, other: Deadline) -> bool:
+        return (self.at_s, self._order) < (other.at_s, other._order)
+
+    def cancel(self) -> None:
+        if self._callback is not None:
+            self._callback = None
+            self._owner._cancelled += 1
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._callback is None
+
+    def fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class Deadlines:
+    """Belongs to the loop that runs when the first deadline is set."""
+
+    def __init__(self) -> None:
+        self._heap: list[Deadline] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._order = 0
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def after(self, delay_s: float, callback: Callable[[], None]) -> Deadline:
+        loop = asyncio.get_running_loop()
+        self._order += 1
+        deadline = Deadline(self, loop.time() + delay_s, self._order, callback)
+        heapq.heappush(self._heap, deadline)
+        # Most waits end early; what they leave behind must not outgrow what still waits.
+        if self._cancelled > _SWEEP_AT and self._cancelled > len(self._heap) // 2:
+            self._heap = [entry for entry in self._heap if not entry.is_cancelled]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+        self._arm(loop)
+        return deadline
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        heap = self._heap
+        if not heap:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= heap[0].at_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(heap[0].at_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        heap = self._heap
+        while heap and (heap[0].is_cancelled or heap[0].at_s <= now_s):
+            deadline = heapq.heappop(heap)
+            if deadline.is_cancelled:
+                self._cancelled -= 1
+            else:
+                deadline.fire()
+        self._arm(loop)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._heap.clear()
+        self._cancelled = 0

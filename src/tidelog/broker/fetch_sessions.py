@@ -1,0 +1,154 @@
+"""Incremental fetch sessions (KIP-227): a consumer of many partitions names only what changed, and is told only that.
+
+Owns the sessions and what each remembers of its partitions; reading is the business of apis/fetch.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Final
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidelog.protocol.uuids import ZERO_UUID
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class FetchedPartition:
+    """One partition of a fetch, and what its session told the client last."""
+
+    __slots__ = ("high_watermark", "index", "log_start_offset", "topic", "topic_id", "wanted")
+
+    def __init__(self, topic: str, topic_id: bytes, wanted: FetchRequest.FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = wanted.partition
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    @property
+    def key(self) -> tuple[str, bytes, int]:
+        return self.topic, self.topic_id, self.index
+
+
+def _flatten(topics: Iterable[FetchRequest.FetchTopic]) -> Iterator[FetchedPartition]:
+    for topic in topics:
+        for wanted in topic.partitions:
+            yield FetchedPartition(topic.topic, topic.topic_id, wanted)
+
+
+class FetchSession:
+    def __init__(self, session_id: int, partitions: Iterable[FetchedPartition], now_s: float) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.used_s = now_s
+        self.partitions: OrderedDict[tuple[str, bytes, int], FetchedPartition] = OrderedDict(
+            (partition.key, partition) for partition in partitions
+        )
+
+    def update(self, request: FetchRequest) -> None:
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                self.partitions.pop((topic.topic, topic.topic_id, index), None)
+        for partition in _flatten(request.topics):
+            known = self.partitions.get(partition.key)
+            if known is None:
+                self.partitions[partition.key] = partition
+            else:
+                known.wanted = partition.wanted
+
+    def select(self, partition: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
+        """Whether the client must hear of this partition; what it hears is remembered."""
+        changed = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or data.diverging_epoch.epoch >= 0
+            or data.high_watermark != partition.high_watermark
+            or data.log_start_offset != partition.log_start_offset
+        )
+        if data.error_code != ErrorCode.NONE:
+            # It must show up again once the error is over, even with nothing new.
+            partition.high_watermark = -1
+            partition.log_start_offset = -1
+        elif changed:
+            partition.high_watermark = data.high_watermark
+            partition.log_start_offset = data.log_start_offset
+            if data.records:
+                # Those that had data go to the end, so that a full answer does not starve the others.
+                self.partitions.move_to_end(partition.key)
+        return changed
+
+
+class Fetching:
+    """One fetch: the partitions to read, and how the answer is put together."""
+
+    __slots__ = ("_incremental", "_session", "partitions")
+
+    def __init__(self, partitions: list[FetchedPartition], session: FetchSession | None, *, incremental: bool) -> None:
+        self.partitions = partitions
+        self._session = session
+        self._incremental = incremental
+
+    def respond(self, results: list[FetchResponse.PartitionData]) -> FetchResponse:
+        response = FetchResponse(session_id=0 if self._session is None else self._session.session_id)
+        topic: FetchResponse.FetchableTopicResponse | None = None
+        for partition, data in zip(self.partitions, results, strict=True):
+            if self._session is not None and not self._session.select(partition, data) and self._incremental:
+                continue
+            if topic is None or topic.topic != partition.topic or topic.topic_id != partition.topic_id:
+                topic = FetchResponse.FetchableTopicResponse(topic=partition.topic, topic_id=partition.topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+        return response
+
+
+class FetchSessions:
+    def __init__(self, random: Random, slots_max: int, eviction_s: float = 120.0) -> None:
+        self._random = random
+        self._slots_max = slots_max
+        self._eviction_s = eviction_s
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: FetchRequest, version: int, now_s: float) -> Fetching | ErrorCode:
+        epoch = request.session_epoch if version >= 7 else FINAL_EPOCH
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            partitions = list(_flatten(request.topics))
+            session = self._create(partitions, now_s) if epoch == INITIAL_EPOCH and partitions else None
+            return Fetching(partitions, session, incremental=False)
+        known = self._sessions.get(request.session_id)
+        if known is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if known.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if any((topic.topic_id != ZERO_UUID) != (version >= 13) for topic in request.topics):
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        known.update(request)
+        known.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        known.used_s = now_s
+        self._sessions.move_to_end(known.session_id)
+        return Fetching(list(known.partitions.values()), known, incremental=True)
+
+    def _create(self, partitions: list[FetchedPartition], now_s: float) -> FetchSession | None:
+        """None when every slot is in use by somebody recent: the client then fetches in full."""
+        if len(self._sessions) >= self._slots_max:
+            if self._slots_max <= 0:
+                return None
+            oldest = next(iter(self._sessions.values()))
+            if now_s - oldest.used_s < self._eviction_s:
+                return None
+            del self._sessions[oldest.session_id]
+        while (session_id := self._random.randrange(1, 2**31)) in self._sessions:
+            pass
+        session = FetchSession(session_id, partitions, now_s)
+        self._sessions[session_id] = session
+        return session

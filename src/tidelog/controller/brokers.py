@@ -1,0 +1,54 @@
+"""A node's own registration at each start: features of a new cluster, controller, broker, then its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tidelog.controller.decision import Decision
+from tidelog.controller.partitions import elect_at_start
+from tidelog.metadata.image import BrokerImage, ControllerImage, Endpoint, MetadataImage
+from tidelog.metadata.snapshot import broker_record, controller_record
+from tidelog.protocol.messages import records_metadata as r
+
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {"metadata.version": (7, 30)}
+"""A feature is listed, and finalised, when the work that it stands for has landed."""
+
+
+def bootstrap(image: MetadataImage) -> Decision:
+    """A new cluster finalises its features before anything else is written."""
+    if image.features:
+        return Decision(None)
+    levels = [
+        r.FeatureLevelRecord(name=name, feature_level=high) for name, (_, high) in sorted(SUPPORTED_FEATURES.items())
+    ]
+    return Decision(None, levels)
+
+
+def register(
+    next_offset: int,
+    node_id: int,
+    incarnation_id: bytes,
+    endpoints: Sequence[Endpoint],
+    directories: Sequence[bytes],
+    rack: str | None,
+) -> Decision:
+    """RegisterController and RegisterBroker. The broker's epoch is the offset of its own record."""
+    features = tuple((name, low, high) for name, (low, high) in sorted(SUPPORTED_FEATURES.items()))
+    controller = ControllerImage(controller_id=node_id, incarnation_id=incarnation_id, features=features)
+    broker = BrokerImage(
+        broker_id=node_id,
+        epoch=next_offset + 1,
+        incarnation_id=incarnation_id,
+        endpoints=tuple(endpoints),
+        features=features,
+        rack=rack,
+        log_dirs=tuple(directories),
+    )
+    return Decision(None, [controller_record(controller), broker_record(broker)])
+
+
+def unfence(image: MetadataImage, node_id: int) -> Decision:
+    change = r.BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=image.brokers[node_id].epoch, fenced=-1)
+    records: list[Any] = [change, *elect_at_start(image, node_id)]
+    return Decision(None, records)
