@@ -4,14 +4,12 @@ Run it by hand when a newer Kafka is adopted; what it writes is committed:
   src/tidelog/protocol/schemas/*.txt   a line per field: name, type, versions, tags, nullability, default
   src/tidelog/protocol/messages/*.py   typed shapes, one for all versions of a message
   src/tidelog/protocol/apis.py         API keys with their version ranges, listeners and first flexible version
-No texts of the schemas are kept. The jars are found below the cache folder (see `--help`).
+No texts of the schemas are kept. Run it as `python -m tools.extract_schemas`; the jars come through Maven.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.apache import VERSION as RELEASED
+from tools.apache import apache_libs, newest_clients_libs, why_not
+
 ROOT = Path(__file__).resolve().parent.parent
 PROTOCOL = ROOT / "src" / "tidelog" / "protocol"
-RELEASED = "4.3.1"
 NEWEST = "4.4.0"
 JARS = ("clients", "metadata", "raft", "storage", "group-coordinator", "transaction-coordinator", "share-coordinator")
 RECORD_MODULES = {
@@ -399,24 +399,11 @@ def write_all(messages: list[Message]) -> None:
     print(f"{len(messages)} messages in {len(modules)} modules")
 
 
-def newest_clients(cache: Path) -> Path:
-    folder = cache / f"kafka-clients-{NEWEST}"
-    if not (folder / f"kafka-clients-{NEWEST}.jar").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        artifact = f"-Dartifact=org.apache.kafka:kafka-clients:{NEWEST}"
-        subprocess.run(["mvn", "-q", "dependency:copy", artifact, f"-DoutputDirectory={folder}"], check=True)
-    return folder
-
-
 def main() -> None:
-    cache = Path(os.environ.get("TIDELOG_CACHE", Path.home() / ".cache" / "tidelog"))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--libs", type=Path, default=cache / f"apache-kafka-{RELEASED}" / "libs")
-    parser.add_argument(
-        "--newest", type=Path, help=f"folder with kafka-clients-{NEWEST}.jar (default: fetched by Maven)"
-    )
-    options = parser.parse_args()
-    write_all(read_all(options.libs, options.newest or newest_clients(cache)))
+    released, newest = apache_libs(), newest_clients_libs()
+    if released is None or newest is None:
+        sys.exit(f"extract_schemas: {why_not()}")
+    write_all(read_all(released, newest))
 
 
 if __name__ == "__main__":

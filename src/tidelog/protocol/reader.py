@@ -1,8 +1,8 @@
 """Writes and compiles the reader of one message in one version: straight-line Python, nested structs inlined.
 
 The reader is `read(buf, p) -> (message, position)`. It trusts nothing: each length is held against the bytes that are
-left before anything is made of it. Running off the end may surface as IndexError or struct.error: the facade makes these
-a ProtocolError. `buf` is bytes, or a memoryview where the message carries records: those are handed on uncopied.
+left before anything is made of it. Running off the end may surface as IndexError or struct.error, of which the
+facade makes a ProtocolError. `buf` is bytes, or a memoryview where the message carries records: those are handed on uncopied.
 """
 
 from __future__ import annotations
@@ -150,8 +150,12 @@ class _Reader(Source):
         schema = self.message.structs[field.type]
         if not field.nullable.has(self.version):
             return self._struct(schema)
-        flag = self._fixed("b", "n")
-        self._flush()
+        if field.tagged.has(self.version):
+            # Within a tag Kafka marks a null struct by a varint 0, outside by a byte -1; 1 is "present" in both.
+            flag = self._length("b", True, True, field.name)
+        else:
+            flag = self._fixed("b", "n")
+            self._flush()
         result = self.fresh("v")
         self.line(f"{result} = None")
         self.line(f"if {flag} >= 0:")

@@ -168,8 +168,10 @@ class _Writer(Source):
             self._struct(schema, name)
             return
         run, self._run = self._run, []
+        # Within a tag Kafka marks a null struct by a varint 0, outside by a byte -1; 1 is "present" in both.
+        null = "0" if field.tagged.has(self.version) else "-1"
         self.line(f"if {name} is None:")
-        self.line(f"    {self._put}({self._packed([*run, ('b', '-1')])})")
+        self.line(f"    {self._put}({self._packed([*run, ('b', null)])})")
         self.line("else:")
         self.deeper()
         self._run = [*run, ("b", "1")]
