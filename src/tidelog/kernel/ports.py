@@ -20,7 +20,8 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back, for deadlines and durations. The same as the running loop's time()."""
+        """Seconds that never go back, for deadlines and durations. Only differences mean something: hand those to the
+        loop's call_later, never a sum to call_at, whose zero may be another."""
         ...
 
 
@@ -55,7 +56,7 @@ class Lock(Protocol):
 
 class Disk(Protocol):
     """Files and directories. Paths are strings with `/`; a name made by create, rename or remove is durable only after
-    sync_dir of its directory, content only after sync. Failures are DiskError."""
+    its directory is synced, content only after its file is. Failures are DiskError."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
@@ -86,10 +87,19 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When the content last changed, in milliseconds since 1970."""
+        ...
+
     def sync_dir(self, path: str) -> None: ...
 
-    def sync(self, files: Sequence[File]) -> Awaitable[None]:
-        """Complete once all that was appended to the files before the call is durable. The loop is never blocked."""
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> Awaitable[None]:
+        """Complete once all that was appended to the files, and every name made in the directories, before the call is
+        durable. The loop is never blocked. After a failure nothing of the round may be believed, then or later."""
+        ...
+
+    def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        """The same, blocking: for starting and stopping, where many logs are synced in one go."""
         ...
 
     def lock(self, path: str) -> Lock:
@@ -114,7 +124,9 @@ class Listener(Protocol):
 class Net(Protocol):
     """Byte streams in asyncio's Protocol and Transport interfaces (BufferedProtocol included)."""
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener: ...
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+        """Port 0 chooses one. An empty host is every address of the machine. ListenError when it cannot be."""
+        ...
 
     async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         """ConnectionError or OSError when nobody answers."""

@@ -1,0 +1,157 @@
+"""A file of equal entries, ordered by their first field: what both indexes of a segment are.
+
+New entries gather in memory and reach the file some hundred at a time, or when the segment is rolled or closed: an
+index is made again from the log after a crash, so nothing is lost, and a produce request costs one write, not three.
+Only the size of the file is known until an entry is asked for: most segments are never read.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from tidelog.kernel.errors import DiskFullError
+from tidelog.kernel.ports import Disk, File
+from tidelog.log.errors import CorruptFileError
+
+_PENDING_MAX: Final = 512
+_BLOCK: Final = 512
+
+
+class EntryFile:
+    __slots__ = ("_disk", "_file", "_path", "_pending", "_stored", "_struct")
+
+    def __init__(self, disk: Disk, path: str, struct: Struct, *, new: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._struct = struct
+        self._file: File | None = None
+        self._pending: bytearray | None = None
+        self._stored = 0 if new else -1
+
+    @property
+    def count(self) -> int:
+        return self._load() + (len(self._pending) // self._struct.size if self._pending else 0)
+
+    def add(self, key: int, value: int) -> None:
+        pending = self._pending
+        if pending is None:
+            pending = self._pending = bytearray()
+        pending += self._struct.pack(key, value)
+        if len(pending) >= _PENDING_MAX * self._struct.size:
+            self._write_pending()
+
+    def get(self, index: int) -> tuple[int, int]:
+        stored = self._load()
+        size = self._struct.size
+        if index >= stored:
+            assert self._pending is not None
+            key, value = self._struct.unpack_from(self._pending, (index - stored) * size)
+        else:
+            key, value = self._unpack(self._opened().read(index * size, size), 0)
+        return key, value
+
+    def last(self) -> tuple[int, int] | None:
+        count = self.count
+        return self.get(count - 1) if count else None
+
+    def floor(self, key: int) -> int:
+        """The number of the last entry whose key is at most the given one, -1 when there is none."""
+        stored = self._load()
+        pending = self._pending
+        if pending and self._struct.unpack_from(pending, 0)[0] <= key:
+            return stored + self._floor_in(pending, len(pending) // self._struct.size, key)
+        low, high = 0, stored
+        while high - low > _BLOCK:
+            middle = (low + high) // 2
+            if self.get(middle)[0] <= key:
+                low = middle
+            else:
+                high = middle
+        if high == low:
+            return -1
+        size = self._struct.size
+        block = self._opened().read(low * size, (high - low) * size)
+        if len(block) != (high - low) * size:
+            raise CorruptFileError(f"{self._path} became shorter")
+        found = self._floor_in(block, high - low, key)
+        return found if found < 0 else low + found
+
+    def _floor_in(self, block: bytes | bytearray, count: int, key: int) -> int:
+        unpack, size = self._struct.unpack_from, self._struct.size
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(block, middle * size)[0] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def truncate(self, count: int) -> None:
+        stored = self._load()
+        if count < stored:
+            self._opened().truncate(count * self._struct.size)
+            self._stored = count
+            self._pending = None
+        elif self._pending is not None:
+            del self._pending[(count - stored) * self._struct.size :]
+
+    def reset(self) -> None:
+        """Start again with no entries, whatever the file holds."""
+        self._pending = None
+        self._stored = 0
+        if self._file is not None or self._disk.exists(self._path):
+            self._opened().truncate(0)
+
+    def finish(self) -> File:
+        """Write what is pending. The file exists afterwards, even with no entry: without it Kafka builds it again."""
+        self._load()
+        file = self._opened()
+        if self._pending and not self._write_pending():
+            raise DiskFullError(f"no room for {self._path}")
+        self._pending = None
+        return file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write_pending(self) -> bool:
+        """False when the disk is full: the entries stay in memory for another try."""
+        pending = self._pending
+        assert pending is not None
+        stored = self._load()
+        file = self._opened()
+        if file.append((bytes(pending),)) != len(pending):
+            file.truncate(stored * self._struct.size)
+            return False
+        self._stored = stored + len(pending) // self._struct.size
+        self._pending = None
+        return True
+
+    def _load(self) -> int:
+        stored = self._stored
+        if stored < 0:
+            size = self._opened().size()
+            if size % self._struct.size:
+                raise CorruptFileError(f"{self._path} has {size} bytes, no multiple of {self._struct.size}")
+            stored = self._stored = size // self._struct.size
+            # A file that was not cut before a crash ends in zeros, smaller than its first entry.
+            if stored and self.get(stored - 1) < self.get(0):
+                self._stored = -1
+                raise CorruptFileError(f"{self._path} ends below its start")
+        return stored
+
+    def _opened(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self._path, create=True)
+        return file
+
+    def _unpack(self, data: bytes, position: int) -> tuple[int, int]:
+        if len(data) < self._struct.size:
+            raise CorruptFileError(f"{self._path} became shorter")
+        key, value = self._struct.unpack_from(data, position)
+        return key, value

@@ -1,0 +1,236 @@
+"""Opening the directory of a partition: after a clean stop by what the files say, otherwise by looking at every batch
+behind the recovery point. Doing it twice changes nothing more."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.kernel.ports import Disk, File
+from tidelog.log.config import LogConfig
+from tidelog.log.errors import CorruptFileError
+from tidelog.log.leader_epochs import LeaderEpochs
+from tidelog.log.names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    TIME_INDEX,
+    TXN_INDEX,
+    offset_of_name,
+    segment_name,
+)
+from tidelog.log.producers import ProducerStates
+from tidelog.log.scan import scan_headers
+from tidelog.log.segment import Segment
+from tidelog.log.transactions import coordinator_epoch_of
+from tidelog.protocol.batch import BatchHeader
+
+
+class LoadedLog(NamedTuple):
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    unsynced_files: list[File]
+
+
+def load_log(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> LoadedLog:
+    return _Loader(disk, directory, config, now_ms, clean, recovery_point).load(log_start_offset)
+
+
+class _Loader:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, now_ms: int, clean: bool, recovery_point: int
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.now_ms = now_ms
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.epochs = LeaderEpochs(disk, directory)
+        self.producers = ProducerStates(disk, directory)
+        self.segments: list[Segment] = []
+        self.unsynced: list[File] = []
+
+    def load(self, log_start_offset: int) -> LoadedLog:
+        names = self._drop_leftovers(self.disk.list_dir(self.directory))
+        self._open_segments(names)
+        epochs_known = self._load_epochs()
+        end = self._find_end()
+        if self.segments and end < log_start_offset:
+            # The files behind the log's start are lost: offsets must go on from there, never be given twice.
+            self._remove_segments(self.segments)
+        if not self.segments:
+            end = log_start_offset
+            self.segments = [Segment.create(self.disk, self.directory, end, now_ms=self.now_ms)]
+        start = max(log_start_offset, self.segments[0].base_offset)
+        if not epochs_known:
+            self._find_epochs()
+        self.epochs.bound(start, end)
+        self._load_producers(names, start, end)
+        self.segments[-1].count_entries()
+        return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
+
+    # Files that an interrupted deletion, cleaning or checkpoint left
+
+    def _drop_leftovers(self, names: list[str]) -> list[str]:
+        cleaned = [_offset_before(name, CLEANED) for name in names if name.endswith(CLEANED)]
+        for name in names:
+            if name.endswith((DELETED, CLEANED, TEMPORARY)):
+                self.disk.remove(f"{self.directory}/{name}")
+        swaps = [name for name in names if name.endswith(SWAP)]
+        for name in swaps:
+            base = _offset_before(name, SWAP)
+            # Cleaned files beside swapped ones: the step was not complete, the old segments are still whole.
+            complete = name.endswith(LOG + SWAP) and not any(other <= base for other in cleaned)
+            if complete:
+                self._take_over(base)
+            else:
+                self.disk.remove(f"{self.directory}/{name}")
+        if any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in names):
+            return self.disk.list_dir(self.directory)
+        return names
+
+    def _take_over(self, base_offset: int) -> None:
+        """A cleaned segment was complete: it replaces every segment that its offsets span."""
+        path = f"{self.directory}/{segment_name(base_offset, LOG)}"
+        swap = self.disk.open(path + SWAP)
+        end = base_offset + 1
+        for _, header in scan_headers(swap, 0, swap.size()):
+            end = header.next_offset
+        swap.close()
+        for name in self.disk.list_dir(self.directory):
+            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                offset = offset_of_name(name, suffix)
+                if offset is not None and base_offset <= offset < end:
+                    self.disk.remove(f"{self.directory}/{name}")
+        self.disk.rename(path + SWAP, path)
+
+    # Segments
+
+    def _open_segments(self, names: list[str]) -> None:
+        present = set(names)
+        for name in names:
+            base = offset_of_name(name, LOG)
+            if base is not None:
+                self.segments.append(Segment(self.disk, self.directory, base, now_ms=self.now_ms, new=False))
+        bases = {segment.base_offset for segment in self.segments}
+        for name in names:
+            for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
+                base = offset_of_name(name, suffix)
+                if base is not None and base not in bases:
+                    self.disk.remove(f"{self.directory}/{name}")
+        if self.clean:
+            for segment in self.segments:
+                if not {segment_name(segment.base_offset, suffix) for suffix in (INDEX, TIME_INDEX)} <= present:
+                    segment.rebuild_indexes()
+
+    def _find_end(self) -> int:
+        if not self.segments:
+            return 0
+        if self.clean:
+            try:
+                return self.segments[-1].end_offset()
+            except CorruptFileError:
+                return self._recover(len(self.segments) - 1)
+        first = 0
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset <= self.recovery_point:
+                first = number
+        return self._recover(first)
+
+    def _recover(self, first: int) -> int:
+        """Check the segments from this one on; what follows the first damage is dropped."""
+        end, epoch, learned = self.segments[first].base_offset, -1, False
+
+        def note(header: BatchHeader) -> None:
+            nonlocal epoch, learned
+            epoch = header.leader_epoch
+            if epoch > self.epochs.latest:
+                learned |= self.epochs.note(epoch, header.base_offset)
+
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            if segment.base_offset < end:
+                self._remove_segments(self.segments[number:])
+                break
+            size = segment.size
+            end = segment.recover(self.config.index_interval_bytes, epoch, note)
+            self.unsynced += [segment.log, segment.index.finish(), segment.time_index.finish()]
+            if segment.size != size:
+                self._remove_segments(self.segments[number + 1 :])
+                break
+        if learned:
+            self.epochs.write()
+        return end
+
+    def _remove_segments(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.close()
+            for path in segment.files():
+                self.disk.remove(path)
+        self.segments = self.segments[: len(self.segments) - len(segments)]
+
+    # Epochs and producers
+
+    def _load_epochs(self) -> bool:
+        """False when the file cannot be believed: then the batches tell."""
+        try:
+            self.epochs.load()
+        except CorruptFileError:
+            return False
+        return True
+
+    def _find_epochs(self) -> None:
+        self.epochs.clear()
+        for segment in self.segments:
+            for _, header in scan_headers(segment.log, 0, segment.size):
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.note(header.leader_epoch, header.base_offset)
+        self.epochs.write()
+
+    def _load_producers(self, names: list[str], start: int, end: int) -> None:
+        self.producers.note_snapshots([name for name in names if name.endswith(SNAPSHOT)])
+        self.producers.remove_strays({segment.base_offset for segment in self.segments})
+        # Behind the recovery point a snapshot may tell of batches that were truncated, its removal lost in a power cut.
+        self.producers.load(start, end if self.clean else min(end, self.recovery_point))
+        replay_producers(self.producers, self.segments, end)
+
+
+def replay_producers(producers: ProducerStates, segments: list[Segment], end_offset: int) -> None:
+    """Bring the producers from their own end offset to that of the log; with a snapshot where each segment starts."""
+    for number, segment in enumerate(segments):
+        is_last = number == len(segments) - 1
+        segment_end = end_offset if is_last else segments[number + 1].base_offset
+        if segment_end <= producers.end_offset:
+            continue
+        found = segment.find(max(producers.end_offset, segment.base_offset))
+        for position, header in scan_headers(segment.log, found[0] if found else segment.size, segment.size):
+            if header.producer_id >= 0 and header.base_offset >= producers.end_offset:
+                marker = (
+                    coordinator_epoch_of(segment.read_batch(position, header), header) if header.is_control else None
+                )
+                producers.replay(header, marker)
+        if not is_last:
+            producers.take_snapshot(segment_end)
+    producers.end_offset = end_offset
+
+
+def _offset_before(name: str, suffix: str) -> int:
+    """The offset in a name such as 00000000000000000007.log.cleaned, -1 when there is none."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else -1

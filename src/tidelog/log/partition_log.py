@@ -1,0 +1,578 @@
+"""One partition on disk: appends and reads batches, rolls segments, truncates, forgets what is too old, flushes.
+
+No clock and no loop in here: time is an argument, and a sync is a round that the caller waits for. Writes are in order
+of offsets, by one owner. What is durable is `recovery_point`: only a finished round moves it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from tidelog.kernel.errors import ProtocolError
+from tidelog.kernel.ports import Buffer, Disk, File
+from tidelog.log.config import LogConfig
+from tidelog.log.errors import LogError
+from tidelog.log.leader_epochs import LeaderEpochs
+from tidelog.log.loading import load_log, replay_producers
+from tidelog.log.partition_metadata import read_topic_id, write_topic_id
+from tidelog.log.producers import ProducerStates
+from tidelog.log.retention import Removal, expired
+from tidelog.log.segment import Segment
+from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
+from tidelog.log.transactions import coordinator_epoch_of
+from tidelog.protocol.batch import CONTROL, BatchHeader, crc_is_valid, iter_headers
+from tidelog.protocol.errors import ErrorCode
+
+_OFFSET: Final = Struct(">q")
+_EPOCH: Final = Struct(">i")
+_LENGTH: Final = Struct(">i")
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_RECENT_MAX: Final = 16
+
+
+class AppendResult(NamedTuple):
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    """The largest timestamp of the batch; of the first one when this was a retry."""
+    duplicate: bool = False
+
+
+class LogRead(NamedTuple):
+    data: bytes
+    segment_base_offset: int
+    position: int
+    """Where the data starts in its segment."""
+
+
+class FlushRound(NamedTuple):
+    """What must be synced so that everything before the offset is durable."""
+
+    offset: int
+    files: Sequence[File]
+    directories: Sequence[str]
+    marks: tuple[int, int, dict[str, int]]
+    """What had happened to the log when the round began: truncations, epochs written, names made by directory."""
+
+
+class PartitionLog:
+    __slots__ = (
+        "_active",
+        "_clean_end",
+        "_disk",
+        "_older",
+        "_recent",
+        "_removals",
+        "_segments",
+        "_truncations",
+        "_unsynced_directories",
+        "_unsynced_files",
+        "config",
+        "directory",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, disk: Disk, directory: str, topic: str, partition: int, config: LogConfig) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.topic_id: bytes | None = None
+        self.leader_epochs: LeaderEpochs
+        self.producers: ProducerStates
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self._segments: list[Segment] = []
+        self._active: Segment
+        # Positions of batches in the active segment, by their base offset: readers at the tail never search.
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+        self._removals: list[tuple[int, list[str]]] = []
+        self._truncations = 0
+        self._unsynced_files: list[File] = []
+        self._unsynced_directories: dict[str, int] = {}
+        self._clean_end = -1
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        topic_id: bytes | None = None,
+    ) -> PartitionLog:
+        """Open the partition in the directory, or make it. `clean` says that it was closed and nothing else since."""
+        log = cls(disk, directory, topic, partition, config)
+        parent = directory.rpartition("/")[0]
+        if not disk.is_dir(directory):
+            disk.make_dirs(directory)
+            log._unsynced_directories = {directory: 1, parent: 1}
+        elif not clean:
+            # Who was killed may have left names that are in the page cache only.
+            log._unsynced_directories = {directory: 1, parent: 1}
+        log._open_topic_id(topic_id)
+        log._load(now_ms, clean, recovery_point, log_start_offset)
+        return log
+
+    def _open_topic_id(self, topic_id: bytes | None) -> None:
+        self.topic_id = read_topic_id(self._disk, self.directory)
+        if topic_id is None:
+            return
+        if self.topic_id is None:
+            self._unsynced_files.append(write_topic_id(self._disk, self.directory, topic_id))
+            self._note_directory()
+            self.topic_id = topic_id
+        elif self.topic_id != topic_id:
+            raise LogError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to another topic of the same name"
+            )
+
+    def _load(self, now_ms: int, clean: bool, recovery_point: int, log_start_offset: int) -> None:
+        loaded = load_log(
+            self._disk,
+            self.directory,
+            self.config,
+            now_ms=now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.leader_epochs = loaded.leader_epochs
+        self.producers = loaded.producers
+        self._unsynced_files += loaded.unsynced_files
+        if clean and not self._unsynced_files:
+            self.recovery_point = self.log_end_offset
+            self._clean_end = self.log_end_offset if self.log_end_offset in self.producers.snapshots[-1:] else -1
+        else:
+            self.recovery_point = min(recovery_point, self.log_end_offset)
+
+    # What there is
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.leader_epochs.latest
+
+    # Appending
+
+    def append(
+        self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """The leader's way: one whole, validated batch, whose offset and epoch are set in place before the write."""
+        has_producer = header.producer_id >= 0
+        is_control = header.attributes & CONTROL
+        if has_producer and not is_control:
+            earlier = self.producers.check(header)
+            if earlier is not None:
+                return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp, True)
+        size = len(batch)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        active = self._active
+        if active.size and self._should_roll(active, size, last_offset, max_timestamp, now_ms):
+            active = self.roll(now_ms)
+        _OFFSET.pack_into(batch, 0, base_offset)
+        _EPOCH.pack_into(batch, 12, leader_epoch)
+        position = active.append(batch, size, last_offset, max_timestamp, self.config.index_interval_bytes)
+        recent = self._recent
+        if len(recent) >= _RECENT_MAX:
+            self._older = recent
+            recent = self._recent = {}
+        recent[base_offset] = position
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        self.log_end_offset = last_offset + 1
+        if has_producer:
+            if is_control:
+                self._note_marker(batch, header)
+            else:
+                self.producers.appended(header, base_offset, last_offset)
+        return AppendResult(base_offset, last_offset, max_timestamp)
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
+        """Batches as the leader wrote them. All are looked at before the first is written; None when there is none."""
+        found = self._check_batches(batches)
+        if not found:
+            return None
+        view = memoryview(batches)
+        run: list[tuple[int, BatchHeader]] = []
+        start = 0
+        for position, header in found:
+            size = position - start + header.size
+            pending = self._active.size + position - start
+            if pending and self._should_roll(self._active, size, header.last_offset, header.max_timestamp, now_ms):
+                self._write_run(view[start:position], run)
+                start, run = position, []
+                if self._active.size:
+                    self.roll(now_ms)
+            run.append((position - start, header))
+        last_position, last = found[-1]
+        self._write_run(view[start : last_position + last.size], run)
+        return AppendResult(found[0][1].base_offset, last.last_offset, max(h.max_timestamp for _, h in found))
+
+    def _check_batches(self, batches: Buffer) -> list[tuple[int, BatchHeader]]:
+        try:
+            found = list(iter_headers(batches))
+        except ProtocolError as error:
+            raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        view = memoryview(batches)
+        end = self.log_end_offset
+        for position, header in found:
+            if header.base_offset < end or header.last_offset_delta < 0:
+                raise LogError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at {header.base_offset} cannot follow the end {end}"
+                )
+            if not crc_is_valid(view[position : position + header.size], header):
+                raise LogError(ErrorCode.CORRUPT_MESSAGE, f"the batch at {header.base_offset} is damaged")
+            end = header.next_offset
+        return found
+
+    def _write_run(self, data: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
+        if not run:
+            return
+        self._active.append_run(data, run, self.config.index_interval_bytes)
+        for position, header in run:
+            if header.leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                if header.is_control:
+                    self._note_marker(data[position : position + header.size], header)
+                else:
+                    self.producers.appended(header, header.base_offset, header.last_offset)
+        self.log_end_offset = run[-1][1].next_offset
+
+    def _note_marker(self, batch: Buffer, header: BatchHeader) -> None:
+        coordinator_epoch = coordinator_epoch_of(batch, header)
+        if coordinator_epoch is not None:
+            self.producers.marked(header, coordinator_epoch)
+
+    # Rolling
+
+    def _should_roll(self, active: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        config = self.config
+        return (
+            active.size + size > config.segment_bytes
+            or last_offset - active.base_offset > _RELATIVE_OFFSET_MAX
+            or active.index_entries >= config.segment_index_bytes // 8
+            or active.time_index_entries >= config.segment_index_bytes // 12 - 1
+            or self._waited_ms(active, max_timestamp, now_ms) > config.segment_ms - self._jitter_ms(active)
+        )
+
+    def _waited_ms(self, active: Segment, timestamp: int, now_ms: int) -> int:
+        first = active.first_timestamp()
+        return timestamp - first if first >= 0 else now_ms - active.created_ms
+
+    def _jitter_ms(self, active: Segment) -> int:
+        """Spreads the rolls of many partitions; the same for a segment however often it is asked."""
+        jitter = self.config.segment_jitter_ms
+        if jitter <= 0:
+            return 0
+        return crc32(f"{self.topic}-{self.partition}-{active.base_offset}".encode()) % jitter
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll a segment whose time has come although nobody writes."""
+        active = self._active
+        if active.size == 0 or self._waited_ms(active, now_ms, now_ms) <= self.config.segment_ms - self._jitter_ms(
+            active
+        ):
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int) -> Segment:
+        """Complete the active segment and start the next one at the end of the log."""
+        old = self._active
+        assert old.size, "an empty segment is not rolled: the next would have its name"
+        files = old.finish()
+        self.producers.take_snapshot(self.log_end_offset)
+        new = Segment.create(self._disk, self.directory, self.log_end_offset, now_ms=now_ms)
+        self._segments.append(new)
+        self._active = new
+        self._unsynced_files += files
+        self._note_directory()
+        self._clean_end = -1
+        self._recent, self._older = {}, {}
+        return new
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> LogRead:
+        """From the batch that holds the offset up to max_bytes, the last batch maybe cut, never behind end_offset (a
+        batch boundary). A first batch that is larger is given whole, or not at all without min_one_batch."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            bounds = f"{self.log_start_offset} to {self.log_end_offset} of {self.topic}-{self.partition}"
+            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {bounds}")
+        active = self._active
+        if offset >= end_offset:
+            return LogRead(b"", active.base_offset, active.size)
+        if offset >= active.base_offset:
+            segment, position = active, self._position(active, offset)
+        else:
+            segment, position = self._find(offset)
+        end = self._end_position(segment, end_offset)
+        room = end - position
+        if room <= 0:
+            return LogRead(b"", segment.base_offset, position)
+        length = max_bytes if max_bytes < room else room
+        data = segment.log.read(position, length if length > 12 else 12)
+        if len(data) < 12:
+            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.log.path} became shorter")
+        first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
+        if first_size > length:
+            data = segment.log.read(position, first_size) if min_one_batch else b""
+        return LogRead(data, segment.base_offset, position)
+
+    def _position(self, active: Segment, offset: int) -> int:
+        """Where the batch with the offset starts in the active segment, its end when there is none."""
+        position = self._recent.get(offset)
+        if position is None:
+            position = self._older.get(offset)
+            if position is None:
+                if offset >= self.log_end_offset:
+                    return active.size
+                found = active.find(offset)
+                return active.size if found is None else found[0]
+        return position
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        """The segment and position of the first batch that ends at or behind the offset."""
+        for segment in self._segments[self._segment_number(offset) :]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found[0]
+        return self._active, self._active.size
+
+    def _end_position(self, segment: Segment, end_offset: int) -> int:
+        if segment is self._active:
+            return self._position(segment, end_offset) if end_offset < self.log_end_offset else segment.size
+        number = self._segment_number(segment.base_offset)
+        if end_offset >= self._segments[number + 1].base_offset:
+            return segment.size
+        found = segment.find(end_offset)
+        return segment.size if found is None else found[0]
+
+    def _segment_number(self, offset: int) -> int:
+        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
+        """The first record with this timestamp or a later one, before end_offset."""
+        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset, end_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of all."""
+        return find_max_timestamp(self._segments, self.log_start_offset)
+
+    # Cutting the end
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything from the offset on, with the whole of a batch that straddles it."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._forget_positions()
+        kept = self._segment_number(offset) + 1
+        self._drop_segments(self._segments[kept:])
+        self._active = self._segments[-1]
+        self.log_end_offset = self._active.truncate_to(offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self._after_truncation()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Begin again, empty, at the offset."""
+        self._forget_positions()
+        self._drop_segments(self._segments[:])
+        self._active = Segment.create(self._disk, self.directory, offset, now_ms=self._active.created_ms)
+        self._segments.append(self._active)
+        self.log_start_offset = self.log_end_offset = offset
+        self.producers.remove_snapshots_after(-1)
+        self._after_truncation()
+
+    def _forget_positions(self) -> None:
+        self._recent, self._older = {}, {}
+        self._truncations += 1
+        self._clean_end = -1
+
+    def _drop_segments(self, segments: list[Segment]) -> None:
+        """At once, not later: a segment of the same name may be written next."""
+        for segment in segments:
+            self._forget_unsynced(segment)
+            segment.close()
+            for path in segment.files():
+                self._disk.remove(path)
+        del self._segments[len(self._segments) - len(segments) :]
+        if segments:
+            # A power cut must not bring a dropped segment back behind batches that were written since.
+            self._disk.sync_dir(self.directory)
+
+    def _after_truncation(self) -> None:
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._note_directory()
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self.producers.load(self.log_start_offset, self.log_end_offset)
+        replay_producers(self.producers, self._segments, self.log_end_offset)
+
+    # Cutting the start
+
+    def maybe_increment_log_start(self, offset: int) -> bool:
+        """DeleteRecords: nothing before the offset is readable any more; its segments go with the next retention."""
+        if offset > self.log_end_offset:
+            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end {self.log_end_offset}")
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Removal]:
+        """Take away what retention no longer keeps; the files are renamed now and removed when they are due."""
+        gone = expired(
+            self._segments,
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+        )
+        if not gone:
+            return []
+        if len(gone) == len(self._segments):
+            self.roll(now_ms)
+        removals = [Removal(segment.base_offset, segment.size, reason) for segment, reason in gone]
+        paths: list[str] = []
+        for segment, _ in gone:
+            self._forget_unsynced(segment)
+            paths += segment.mark_deleted()
+            paths += self.producers.mark_deleted(segment.base_offset)
+        del self._segments[: len(gone)]
+        self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
+        self.maybe_increment_log_start(self._segments[0].base_offset)
+        return removals
+
+    def _forget_unsynced(self, segment: Segment) -> None:
+        paths = set(segment.files())
+        self._unsynced_files = [file for file in self._unsynced_files if file.path not in paths]
+
+    @property
+    def next_removal_ms(self) -> int | None:
+        """When remove_due_files has something to do."""
+        return self._removals[0][0] if self._removals else None
+
+    def remove_due_files(self, now_ms: int) -> int:
+        """Remove the renamed files whose delay is over; how many."""
+        count = 0
+        while self._removals and self._removals[0][0] <= now_ms:
+            _, paths = self._removals.pop(0)
+            for path in paths:
+                self._disk.remove(path)
+            count += len(paths)
+        return count
+
+    # Flushing
+
+    def _note_directory(self) -> None:
+        self._unsynced_directories[self.directory] = self._unsynced_directories.get(self.directory, 0) + 1
+
+    @property
+    def is_flushed(self) -> bool:
+        return self.recovery_point >= self.log_end_offset and not (
+            self._unsynced_files
+            or self._unsynced_directories
+            or self.leader_epochs.changes != self.leader_epochs.synced_changes
+        )
+
+    def flush_begin(self) -> FlushRound:
+        """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
+        epochs = self.leader_epochs
+        marks = (self._truncations, epochs.changes, dict(self._unsynced_directories))
+        if self.is_flushed:
+            return FlushRound(self.log_end_offset, (), (), marks)
+        files = [*self._unsynced_files, self._active.log]
+        directories = dict.fromkeys(self._unsynced_directories)
+        if epochs.changes != epochs.synced_changes:
+            files.append(self._disk.open(epochs.path))
+            directories[self.directory] = None
+        return FlushRound(self.log_end_offset, files, tuple(directories), marks)
+
+    def flush_done(self, round: FlushRound) -> int:
+        """The round is durable: the recovery point moves, unless the log was truncated meanwhile. Where it is now."""
+        truncations, epoch_changes, directory_marks = round.marks
+        if truncations != self._truncations:
+            return self.recovery_point
+        self.recovery_point = max(self.recovery_point, round.offset)
+        self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, epoch_changes)
+        if self._unsynced_files:
+            synced = set(map(id, round.files))
+            self._unsynced_files = [file for file in self._unsynced_files if id(file) not in synced]
+        for directory, mark in directory_marks.items():
+            if self._unsynced_directories.get(directory) == mark:
+                del self._unsynced_directories[directory]
+        return self.recovery_point
+
+    def flush(self) -> int:
+        """The blocking variant, for starting, stopping and tools."""
+        round = self.flush_begin()
+        self._disk.sync_now(round.files, round.directories)
+        return self.flush_done(round)
+
+    # Stopping
+
+    def close_begin(self, now_ms: int) -> FlushRound:
+        """Complete the indexes and write the producers down, as a clean start expects them; then sync as in a flush."""
+        if self._clean_end == self.log_end_offset and self.is_flushed:
+            return self.flush_begin()
+        files = self._active.finish()
+        snapshot = self.producers.take_snapshot(self.log_end_offset)
+        if snapshot is not None:
+            files.append(self._disk.open(snapshot))
+        self._note_directory()
+        round = self.flush_begin()
+        return round._replace(files=[*round.files, *files])
+
+    def close_done(self, round: FlushRound) -> None:
+        self.flush_done(round)
+        self.close_files()
+
+    def close(self, now_ms: int) -> None:
+        """The whole clean stop of one log, blocking. The marker that says so is the directory's to write."""
+        round = self.close_begin(now_ms)
+        self._disk.sync_now(round.files, round.directories)
+        self.close_done(round)
+
+    def close_files(self) -> None:
+        """Let go of the files without any promise about them: for a log that is deleted, or on a broken disk."""
+        for segment in self._segments:
+            segment.close()

@@ -1,0 +1,238 @@
+"""What the log remembers of idempotent producers: the last five batches of each, to know a retry from a gap.
+
+Owns the rules (Kafka 4: an unknown producer may begin with any sequence) and the snapshots; the log replays batches
+into it and asks before it appends.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.kernel.ports import Disk
+from tidelog.log.errors import CorruptFileError, LogError
+from tidelog.log.names import DELETED, SNAPSHOT, offset_of_name, segment_name
+from tidelog.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, increment_sequence
+from tidelog.protocol.errors import ErrorCode
+
+BATCHES_KEPT: Final = 5
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class ProducerBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState:
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[ProducerBatch] = []
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = -1
+
+
+class ProducerStates:
+    __slots__ = ("_directory", "_disk", "_producers", "_snapshots", "end_offset")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._producers: dict[int, ProducerState] = {}
+        self._snapshots: list[int] = []
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
+
+    def items(self) -> list[tuple[int, ProducerState]]:
+        return list(self._producers.items())
+
+    # The rules
+
+    def check(self, header: BatchHeader) -> ProducerBatch | None:
+        """None when the batch may be appended, the earlier one when it is a retry of that; LogError otherwise."""
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            return None
+        first = header.base_sequence
+        if header.producer_epoch != state.epoch:
+            if header.producer_epoch < state.epoch:
+                raise LogError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {header.producer_id} has epoch {state.epoch} here, not {header.producer_epoch}",
+                )
+            expected = 0
+        else:
+            batches = state.batches
+            expected = (batches[-1].last_sequence + 1) & _SEQUENCE_MASK if batches else 0
+            if first != expected:
+                last = increment_sequence(first, header.last_offset_delta)
+                for batch in batches:
+                    if batch.first_sequence == first and batch.last_sequence == last:
+                        return batch
+        if first != expected:
+            raise LogError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {first}, expected {expected}",
+            )
+        return None
+
+    def appended(self, header: BatchHeader, base_offset: int, last_offset: int) -> None:
+        """Remember a data batch of a producer."""
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            state = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+        elif state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches = []
+        first = header.base_sequence
+        last = (first + last_offset - base_offset) & _SEQUENCE_MASK
+        batches = state.batches
+        batches.append(ProducerBatch(first, last, base_offset, last_offset, header.max_timestamp))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        state.last_timestamp = header.max_timestamp
+        if header.attributes & TRANSACTIONAL and state.current_txn_first_offset < 0:
+            state.current_txn_first_offset = base_offset
+
+    def marked(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Remember the end of a transaction. A marker with a newer epoch lets the sequences begin again at 0."""
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            state = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+        elif state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches = []
+        state.current_txn_first_offset = -1
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp = header.max_timestamp
+
+    def replay(self, header: BatchHeader, coordinator_epoch: int | None) -> None:
+        """Learn from a batch that is in the log already. The epoch is given for the marker of a transaction."""
+        if header.producer_id < 0:
+            return
+        if coordinator_epoch is not None:
+            self.marked(header, coordinator_epoch)
+        elif not header.attributes & CONTROL:
+            self.appended(header, header.base_offset, header.last_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget who has been silent for so long and is in no transaction; how many that were."""
+        gone = [
+            producer_id
+            for producer_id, state in self._producers.items()
+            if state.current_txn_first_offset < 0 and now_ms - state.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    # Snapshots
+
+    def clear(self, end_offset: int) -> None:
+        self._producers = {}
+        self.end_offset = end_offset
+
+    def note_snapshots(self, names: list[str]) -> None:
+        """Tell which snapshot files are there."""
+        offsets = (offset_of_name(name, SNAPSHOT) for name in names)
+        self._snapshots = sorted(offset for offset in offsets if offset is not None)
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        return tuple(self._snapshots)
+
+    def load(self, log_start_offset: int, end_offset: int) -> None:
+        """Take the newest snapshot that is whole and not beyond the end; the rest of the log must then be replayed."""
+        self.remove_snapshots_after(end_offset)
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            data = self._disk.read_file(self._path(offset))
+            try:
+                entries = decode_snapshot(data if data is not None else b"")
+            except CorruptFileError:
+                self._remove(offset)
+                continue
+            self._producers = {entry.producer_id: _from_snapshot(entry) for entry in entries}
+            self.end_offset = offset
+            return
+        self.clear(log_start_offset)
+
+    def take_snapshot(self, offset: int) -> str | None:
+        """Write the state as of the offset; the path, None when there is nothing to write or it is there already."""
+        self.end_offset = offset
+        if offset == 0 or (self._snapshots and self._snapshots[-1] >= offset):
+            return None
+        data = encode_snapshot([_to_snapshot(producer_id, state) for producer_id, state in self._producers.items()])
+        path = self._path(offset)
+        self._disk.replace_file(path, data, durable=False)
+        self._snapshots.append(offset)
+        return path
+
+    def remove_snapshots_after(self, offset: int) -> bool:
+        return self._remove_all([snapshot for snapshot in self._snapshots if snapshot > offset])
+
+    def remove_strays(self, base_offsets: set[int]) -> None:
+        """Keep one for each segment, and the one that a clean stop wrote at the end of the log."""
+        newest = max(base_offsets)
+        kept_end = max((snapshot for snapshot in self._snapshots if snapshot > newest), default=None)
+        self._remove_all([s for s in self._snapshots if s not in base_offsets and s != kept_end])
+
+    def mark_deleted(self, offset: int) -> list[str]:
+        """Rename the snapshot of a segment that goes; the path it has now."""
+        if offset not in self._snapshots:
+            return []
+        self._snapshots.remove(offset)
+        path = self._path(offset)
+        self._disk.rename(path, path + DELETED)
+        return [path + DELETED]
+
+    def _remove_all(self, offsets: list[int]) -> bool:
+        for offset in offsets:
+            self._remove(offset)
+        return bool(offsets)
+
+    def _remove(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        self._disk.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{segment_name(offset, SNAPSHOT)}"
+
+
+def _from_snapshot(entry: SnapshotEntry) -> ProducerState:
+    state = ProducerState(entry.producer_epoch)
+    state.last_timestamp = entry.timestamp
+    state.coordinator_epoch = entry.coordinator_epoch
+    state.current_txn_first_offset = entry.current_txn_first_offset
+    if entry.last_sequence >= 0:
+        first_sequence = (entry.last_sequence - entry.offset_delta) & _SEQUENCE_MASK
+        first_offset = entry.last_data_offset - entry.offset_delta
+        state.batches.append(
+            ProducerBatch(first_sequence, entry.last_sequence, first_offset, entry.last_data_offset, entry.timestamp)
+        )
+    return state
+
+
+def _to_snapshot(producer_id: int, state: ProducerState) -> SnapshotEntry:
+    last = state.batches[-1] if state.batches else None
+    return SnapshotEntry(
+        producer_id=producer_id,
+        producer_epoch=state.epoch,
+        last_sequence=last.last_sequence if last else -1,
+        last_data_offset=last.last_offset if last else -1,
+        offset_delta=last.last_offset - last.first_offset if last else 0,
+        timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_first_offset=state.current_txn_first_offset,
+    )

@@ -1,0 +1,304 @@
+"""One segment: a run of batches in a .log file, with the two indexes that find an offset or a time in it.
+
+Knows nothing of producers, epochs or other segments. What the indexes hold is made again from the .log whenever it
+cannot be believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from tidelog.kernel.errors import DiskFullError
+from tidelog.kernel.ports import Buffer, Disk, File
+from tidelog.log.errors import CorruptFileError
+from tidelog.log.index import OffsetIndex, TimeIndex
+from tidelog.log.names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name
+from tidelog.log.scan import scan_batches, scan_headers
+from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+
+T = TypeVar("T")
+# An index that is built for a reader need not have the topic's own density to be right.
+_REBUILD_INTERVAL: Final = 4096
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_index",
+        "_directory",
+        "_disk",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "base_offset",
+        "created_ms",
+        "index",
+        "index_entries",
+        "log",
+        "size",
+        "time_index",
+        "time_index_entries",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, now_ms: int, new: bool) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        self.log: File = disk.open(self._path(LOG), create=new)
+        self.size = self.log.size()
+        self.index = OffsetIndex(disk, self._path(INDEX), base_offset, new=new)
+        self.time_index = TimeIndex(disk, self._path(TIME_INDEX), base_offset, new=new)
+        self.index_entries = 0
+        self.time_index_entries = 0
+        self._bytes_since_index = 0
+        # None until asked for: most segments of most logs are opened and never looked into.
+        self._max_timestamp: int | None = -1 if new else None
+        self._max_timestamp_offset = base_offset
+        self._first_timestamp: int | None = None
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int) -> Segment:
+        segment = cls(disk, directory, base_offset, now_ms=now_ms, new=True)
+        if segment.size or disk.exists(segment._path(INDEX)):
+            # Left behind by a removal that a power cut undid: nothing of it belongs to the log any more.
+            segment.log.truncate(0)
+            segment.size = 0
+            segment.index.reset()
+            segment.time_index.reset()
+        return segment
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._directory}/{segment_name(self.base_offset, suffix)}"
+
+    # Writing
+
+    def append(self, data: Buffer, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> int:
+        """Write one batch whose offsets are assigned; its position. Nothing has changed when the disk is full."""
+        position = self.size
+        known = self._max_timestamp
+        if known is None:
+            known = self.max_timestamp
+        if self.log.append((data,)) != size:
+            self.log.truncate(position)
+            raise DiskFullError(f"no room for {size} bytes in {self.log.path}")
+        self.size = position + size
+        if max_timestamp > known:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        since = self._bytes_since_index
+        if since > index_interval:
+            self._add_index_entry(last_offset, position)
+            since = 0
+        elif position == 0:
+            self._first_timestamp = max_timestamp
+        self._bytes_since_index = since + size
+        return position
+
+    def append_run(self, data: Buffer, batches: list[tuple[int, BatchHeader]], index_interval: int) -> None:
+        """Write several batches at once; positions in the list are relative to the data."""
+        start = self.size
+        if self.log.append((data,)) != len(data):
+            self.log.truncate(start)
+            raise DiskFullError(f"no room for {len(data)} bytes in {self.log.path}")
+        self.size = start + len(data)
+        if self._max_timestamp is None:
+            self._max_timestamp = self.max_timestamp
+        for position, header in batches:
+            self._note_batch(start + position, header, index_interval)
+
+    def _note_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
+        """What the indexes and maxima learn from one batch, in the order in which Kafka does it."""
+        assert self._max_timestamp is not None
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_timestamp_offset = header.last_offset
+        if position == 0:
+            self._first_timestamp = header.max_timestamp
+        if self._bytes_since_index > index_interval:
+            self._add_index_entry(header.last_offset, position)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.size
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        assert self._max_timestamp is not None
+        self.index.add(last_offset, position)
+        self.time_index.maybe_add(self._max_timestamp, self._max_timestamp_offset)
+        self.count_entries()
+
+    def count_entries(self) -> None:
+        self.index_entries, self.time_index_entries = self.index.count, self.time_index.count
+
+    def finish(self) -> list[File]:
+        """Complete the indexes, for a roll or a clean stop; the files that must be synced for it."""
+        self.with_indexes(lambda: self.time_index.maybe_add(self.max_timestamp, self.max_timestamp_offset))
+        return [self.log, self.index.finish(), self.time_index.finish()]
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, -1 when no record has one."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+            assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with the largest timestamp."""
+        if self._max_timestamp is None:
+            self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    def _load_max_timestamp(self) -> None:
+        def load() -> tuple[int, int]:
+            timestamp, offset = self.time_index.last()
+            found = self.find(offset)
+            for _, header in scan_headers(self.log, found[0] if found else self.size, self.size):
+                if header.max_timestamp > timestamp:
+                    timestamp, offset = header.max_timestamp, header.last_offset
+            return timestamp, offset
+
+        self._max_timestamp, self._max_timestamp_offset = self.with_indexes(load)
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, from which segment.ms counts; -1 without one."""
+        if self._first_timestamp is None:
+            if self.size < HEADER_SIZE:
+                return -1
+            self._first_timestamp = read_header(self.log.read(0, HEADER_SIZE)).max_timestamp
+        return self._first_timestamp
+
+    def retention_timestamp(self) -> int:
+        """What retention.ms counts from: the newest record, or the file's own time when no record tells one."""
+        newest = self.max_timestamp
+        return newest if newest >= 0 else self._disk.modified_ms(self.log.path)
+
+    # Finding
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the first batch that ends at or behind the offset."""
+        start = self.with_indexes(lambda: self.index.lookup(offset))
+        if start and not self._is_batch_before(start, offset):
+            self.rebuild_indexes()
+            start = self.index.lookup(offset)
+        for position, header in scan_headers(self.log, start, self.size):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def _is_batch_before(self, position: int, offset: int) -> bool:
+        """A power cut may leave entries of batches that were truncated: order alone does not show them."""
+        first = next(scan_headers(self.log, position, self.size), None)
+        return first is not None and self.base_offset <= first[1].base_offset <= offset
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the first batch with such a timestamp or a later one, not ending below from_offset."""
+
+        found = self.find(max(self.with_indexes(lambda: self.time_index.lookup(timestamp)), from_offset))
+        if found is None:
+            return None
+        for position, header in scan_headers(self.log, found[0], self.size):
+            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                return position, header
+        return None
+
+    def end_offset(self) -> int:
+        """The offset behind the last batch. CorruptFileError when the file does not end with a whole one."""
+        position, end = self.with_indexes(self.index.last_position), self.base_offset
+        for at, header in scan_headers(self.log, position, self.size):
+            position, end = at + header.size, header.next_offset
+        if position != self.size:
+            raise CorruptFileError(f"{self.log.path} ends with a part of a batch")
+        return end
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        return self.log.read(position, header.batch_length + LOG_OVERHEAD)
+
+    # Repair
+
+    def with_indexes(self, action: Callable[[], T]) -> T:
+        """Do something that reads the indexes; when they are broken, build them and do it again."""
+        try:
+            return action()
+        except CorruptFileError:
+            self.rebuild_indexes()
+            return action()
+
+    def rebuild_indexes(self) -> None:
+        self._start_indexes()
+        for position, header in scan_headers(self.log, 0, self.size):
+            self._note_batch(position, header, _REBUILD_INTERVAL)
+        self._end_indexes()
+
+    def recover(self, index_interval: int, epoch: int, note: Callable[[BatchHeader], object]) -> int:
+        """Check every batch, cut the file before the first bad one, build the indexes; the offset behind the end. The
+        epoch is that of the batch before the segment."""
+        self._start_indexes()
+        valid, end = 0, self.base_offset
+        for position, header in scan_batches(self.log, self.size, self.base_offset, epoch):
+            self._note_batch(position, header, index_interval)
+            note(header)
+            valid, end = position + header.size, header.next_offset
+        if valid != self.size:
+            self.log.truncate(valid)
+            self.size = valid
+        self._end_indexes()
+        return end
+
+    def _start_indexes(self) -> None:
+        self.index.reset()
+        self.time_index.reset()
+        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
+        self._first_timestamp = None
+        self._bytes_since_index = 0
+
+    def _end_indexes(self) -> None:
+        assert self._max_timestamp is not None
+        self.time_index.maybe_add(self._max_timestamp, self._max_timestamp_offset)
+        self.index.finish()
+        self.time_index.finish()
+        self.count_entries()
+        self._bytes_since_index = 0
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that reaches the offset; the new end: the offset, or lower when a batch straddled it."""
+        found = self.find(offset)
+        if found is None:
+            return offset
+        position, header = found
+
+        def cut() -> None:
+            self.index.truncate_to(header.base_offset)
+            self.time_index.truncate_to(header.base_offset)
+
+        self.with_indexes(cut)
+        self.count_entries()
+        self.log.truncate(position)
+        self.size = position
+        self._bytes_since_index = 0
+        self._first_timestamp = None
+        self._max_timestamp = None if position else -1
+        self._max_timestamp_offset = self.base_offset
+        return min(offset, header.base_offset)
+
+    # Leaving
+
+    def files(self) -> list[str]:
+        return [self._path(suffix) for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX)]
+
+    def close(self) -> None:
+        self.log.close()
+        self.index.close()
+        self.time_index.close()
+
+    def mark_deleted(self) -> list[str]:
+        """Close and rename the files; they are removed later, for the sake of a reader that is still at it."""
+        self.close()
+        renamed = []
+        for path in self.files():
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED)
+                renamed.append(path + DELETED)
+        return renamed

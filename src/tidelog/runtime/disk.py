@@ -1,0 +1,466 @@
+"""The disk port on the operating system.
+
+Owns descriptors: a File is a name, its descriptor comes from a bounded pool and may be closed and opened again. Knows
+nothing of logs. Nothing here needs Linux: preadv-like calls, flock and syncfs are looked up when a disk is made or a
+lock is taken, and each has a portable twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from tidelog.kernel.errors import DiskError, DiskFullError
+from tidelog.kernel.ports import Buffer, File
+from tidelog.runtime.dirlock import DirectoryLock, lock_file
+from tidelog.runtime.syncfs import find_syncfs
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_IOV_MAX: Final = 512
+_SYNCFS_FROM_FILES: Final = 16
+
+
+def disk_error(action: str, path: str, error: OSError) -> DiskError:
+    kind = DiskFullError if error.errno in _FULL else DiskError
+    return kind(f"cannot {action} {path}: {error.strerror or error}")
+
+
+def _seek_and_write(fd: int, data: Buffer, position: int) -> int:
+    os.lseek(fd, position, os.SEEK_SET)
+    return os.write(fd, data)
+
+
+def _seek_and_read(fd: int, length: int, position: int) -> bytes:
+    os.lseek(fd, position, os.SEEK_SET)
+    return os.read(fd, length)
+
+
+class OsFile:
+    __slots__ = (
+        "_broken",
+        "_changes",
+        "_closed",
+        "_disk",
+        "_fd",
+        "_path",
+        "_size",
+        "_synced_changes",
+        "_syncs",
+        "_used",
+    )
+
+    def __init__(self, disk: OsDisk, path: str, size: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._size = size
+        self._fd = -1
+        self._used = False
+        self._changes = 0
+        self._synced_changes = 0
+        self._syncs = 0
+        self._closed = False
+        self._broken = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def is_dirty(self) -> bool:
+        return self._changes != self._synced_changes
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        fd = self._fd
+        if fd < 0:
+            fd = self._disk.acquire(self)
+        self._used = True
+        self._changes += 1
+        size = self._size
+        try:
+            if len(parts) == 1:
+                data = parts[0]
+                total = len(data)
+                written = self._disk.pwrite(fd, data, size)
+            else:
+                total = sum(map(len, parts))
+                written = self._disk.write_parts(fd, parts, size)
+            if written != total:
+                written = self._append_rest(fd, b"".join(parts), written)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise disk_error("write to", self._path, error) from None
+            written = 0
+        self._size = size + written
+        return written
+
+    def _append_rest(self, fd: int, data: bytes, written: int) -> int:
+        """A write may be short without an error: once more, until all is written or the system says that it is full."""
+        rest = memoryview(data)
+        while written < len(data):
+            try:
+                count = self._disk.pwrite(fd, rest[written:], self._size + written)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                break
+            if count == 0:
+                break
+            written += count
+        return written
+
+    def read(self, position: int, length: int) -> bytes:
+        fd = self._fd
+        if fd < 0:
+            fd = self._disk.acquire(self)
+        self._used = True
+        try:
+            data = self._disk.pread(fd, length, position)
+            if len(data) < length and position + len(data) < self._size:
+                data = self._read_rest(fd, data, length, position)
+        except OSError as error:
+            raise disk_error("read", self._path, error) from None
+        return data
+
+    def _read_rest(self, fd: int, data: bytes, length: int, position: int) -> bytes:
+        while len(data) < length:
+            more = self._disk.pread(fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def truncate(self, size: int) -> None:
+        fd = self._fd
+        if fd < 0:
+            fd = self._disk.acquire(self)
+        self._changes += 1
+        try:
+            os.ftruncate(fd, size)
+        except OSError as error:
+            raise disk_error("truncate", self._path, error) from None
+        self._size = size
+
+    def sync(self) -> None:
+        self._disk.sync_now((self,))
+
+    def close(self) -> None:
+        self._closed = True
+        if self._syncs == 0:
+            self._disk.release(self)
+
+
+class OsDisk:
+    """`open_files_max` bounds the descriptors of clean files. A file with unsynced data keeps its own: when the system
+    drops the inode of a closed file, it may drop a writeback error with it. Past `dirty_files_max` the oldest one is
+    synced first."""
+
+    def __init__(self, *, open_files_max: int = 1024, dirty_files_max: int | None = None) -> None:
+        self._open: dict[OsFile, None] = {}
+        self._open_files_max = open_files_max
+        self._dirty_files_max = dirty_files_max if dirty_files_max is not None else _most_descriptors(open_files_max)
+        self._executor: ThreadPoolExecutor | None = None
+        self._file_systems: dict[int, int] = {}
+        self._syncfs = find_syncfs()
+        self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+        self.pwrite: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", _seek_and_write)
+        self.pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
+        self._pwritev: Callable[[int, Sequence[Buffer], int], int] | None = getattr(os, "pwritev", None)
+
+    # Files
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        try:
+            return OsFile(self, path, os.stat(path).st_size)
+        except FileNotFoundError as error:
+            if not create:
+                raise disk_error("open", path, error) from None
+        except OSError as error:
+            raise disk_error("open", path, error) from None
+        file = OsFile(self, path, 0)
+        self.acquire(file, os.O_CREAT)
+        return file
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise disk_error("read", path, error) from None
+
+    def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        part = path + ".tmp"
+        try:
+            with open(part, "wb") as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            raise disk_error("replace", path, error) from None
+        if durable:
+            self.sync_dir(os.path.dirname(path))
+
+    def write_parts(self, fd: int, parts: Sequence[Buffer], position: int) -> int:
+        if self._pwritev is None or len(parts) > _IOV_MAX:
+            return self.pwrite(fd, b"".join(parts), position)
+        return self._pwritev(fd, parts, position)
+
+    # Names
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise disk_error("list", path, error) from None
+
+    def make_dirs(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise disk_error("create the directory", path, error) from None
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise disk_error(f"rename to {new}", old, error) from None
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise disk_error("remove", path, error) from None
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise disk_error("remove", path, error) from None
+
+    def modified_ms(self, path: str) -> int:
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise disk_error("look at", path, error) from None
+
+    def lock(self, path: str) -> DirectoryLock:
+        lock = lock_file(path)
+        self._watch_file_system(os.path.dirname(path))
+        return lock
+
+    def free_bytes(self, path: str) -> int:
+        try:
+            return shutil.disk_usage(path).free
+        except OSError as error:
+            raise disk_error("look at", path, error) from None
+
+    # Durability
+
+    def sync_dir(self, path: str) -> None:
+        if os.name == "nt":  # directories cannot be opened there, and names are durable with the files
+            return
+        try:
+            fd = os.open(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise disk_error("sync", path, error) from None
+
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        ours = self._pin(files)
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="tidelog-sync")
+        done = self._executor.submit(self._sync_pinned, ours, tuple(directories))
+
+        def finished(future: Future[None]) -> None:
+            # A waiter that was cancelled must not free descriptors that the thread still syncs.
+            failed = future.cancelled() or future.exception() is not None
+            try:
+                loop.call_soon_threadsafe(self._unpin, ours, failed)
+            except RuntimeError:  # the loop is closed: the process is going down
+                self._unpin(ours, failed)
+
+        done.add_done_callback(finished)
+        return asyncio.wrap_future(done, loop=loop)
+
+    def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        ours = self._pin(files)
+        failed = True
+        try:
+            self._sync_pinned(ours, directories)
+            failed = False
+        finally:
+            self._unpin(ours, failed)
+
+    def _pin(self, files: Sequence[File]) -> list[tuple[OsFile, int]]:
+        ours: list[tuple[OsFile, int]] = []
+        for file in files:
+            assert isinstance(file, OsFile)
+            if file._broken:
+                self._unpin(ours, True)
+                raise DiskError(f"cannot sync {file.path}: an earlier sync of it failed")
+            file._syncs += 1
+            ours.append((file, file._changes))
+        return ours
+
+    def _unpin(self, pinned: list[tuple[OsFile, int]], failed: bool) -> None:
+        for file, changes in pinned:
+            file._syncs -= 1
+            if failed:
+                # The kernel marks the pages clean after a failed sync: a second call would lie.
+                file._broken = True
+            else:
+                file._synced_changes = max(file._synced_changes, changes)
+            if file._closed and file._syncs == 0:
+                self.release(file)
+
+    def _sync_pinned(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> None:
+        """Runs in a thread while the loop goes on."""
+        if len(pinned) > _SYNCFS_FROM_FILES and self._sync_file_systems(pinned):
+            return
+        for file, _ in pinned:
+            try:
+                self._sync_one(file)
+            except OSError as error:
+                raise disk_error("sync", file.path, error) from None
+        for directory in dict.fromkeys(directories):
+            self.sync_dir(directory)
+
+    def _sync_one(self, file: OsFile) -> None:
+        if file._fd >= 0:
+            self._data_sync(file._fd)
+            return
+        # Not from the pool: that one belongs to the loop's thread.
+        try:
+            fd = os.open(file.path, _READ_WRITE)
+        except FileNotFoundError:  # retention took the file since the round began: nothing is left to keep
+            return
+        try:
+            self._data_sync(fd)
+        finally:
+            os.close(fd)
+
+    def _watch_file_system(self, directory: str) -> None:
+        """syncfs reports the errors since its descriptor was opened: so one must be open before the first write."""
+        if self._syncfs is None:
+            return
+        fd = os.open(directory or ".", os.O_RDONLY)
+        if self._file_systems.setdefault(os.fstat(fd).st_dev, fd) != fd:
+            os.close(fd)
+
+    def _sync_file_systems(self, pinned: list[tuple[OsFile, int]]) -> bool:
+        """One call for many files; False when a file lies on a file system that is not watched."""
+        if self._syncfs is None:
+            return False
+        devices = {_device(directory) for directory in {os.path.dirname(file.path) for file, _ in pinned}}
+        if not devices <= self._file_systems.keys():
+            return False
+        for device in sorted(devices):
+            try:
+                self._syncfs(self._file_systems[device])
+            except OSError as error:
+                raise disk_error("sync the file system of", pinned[0][0].path, error) from None
+        return True
+
+    # The pool of descriptors
+
+    def acquire(self, file: OsFile, flags: int = 0) -> int:
+        """Open the file's descriptor, closing one that was not used lately when there are too many."""
+        if file._closed:
+            raise DiskError(f"cannot use {file.path}: it is closed")
+        if len(self._open) >= self._open_files_max:
+            self._evict()
+        try:
+            file._fd = os.open(file.path, _READ_WRITE | flags, 0o644)
+        except OSError as error:
+            raise disk_error("open", file.path, error) from None
+        self._open[file] = None
+        return file._fd
+
+    def release(self, file: OsFile) -> None:
+        if file._fd >= 0:
+            os.close(file._fd)
+            file._fd = -1
+            del self._open[file]
+
+    def _evict(self) -> None:
+        """Second chance: a file used since the last round goes to the back of the line."""
+        for file in list(self._open):
+            if file._syncs or file.is_dirty:
+                continue
+            if file._used:
+                file._used = False
+                del self._open[file]
+                self._open[file] = None
+                continue
+            self.release(file)
+            return
+        for file in self._open:
+            if not file._syncs and not file.is_dirty:
+                self.release(file)
+                return
+        if len(self._open) >= self._dirty_files_max:
+            self._sync_and_release_one()
+
+    def _sync_and_release_one(self) -> None:
+        file = next((file for file in self._open if not file._syncs), None)
+        if file is not None:
+            self.sync_now((file,))
+            self.release(file)
+
+    def close(self) -> None:
+        """Close every descriptor; syncs under way finish first."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+            self._executor = None
+        for file in list(self._open):
+            self.release(file)
+        for fd in self._file_systems.values():
+            os.close(fd)
+        self._file_systems.clear()
+
+
+def _device(directory: str) -> int:
+    """The file system of a directory, -1 when it is gone (or away with a rename)."""
+    try:
+        return os.stat(directory or ".").st_dev
+    except OSError:
+        return -1
+
+
+def _most_descriptors(at_least: int) -> int:
+    """Half of what the process may open: the other half is for connections."""
+    try:
+        import resource
+    except ImportError:
+        return at_least
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return at_least if limit < 0 else max(min(at_least, limit // 2), limit // 2)
