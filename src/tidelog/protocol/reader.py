@@ -1,8 +1,8 @@
 """Writes and compiles the reader of one message in one version: straight-line Python, nested structs inlined.
 
 The reader is `read(buf, p) -> (message, position)`. It trusts nothing: each length is held against the bytes that are
-left before anything is made of it. Running off the end may surface as IndexError or struct.error, of which the
-facade makes a ProtocolError. `buf` is bytes, or a memoryview where the message carries records: those are handed on uncopied.
+left before anything is made of it. Running off the end may surface as IndexError or struct.error, of which the facade
+makes a ProtocolError. `buf` is bytes, or a memoryview where the message carries records: those are handed on uncopied.
 """
 
 from __future__ import annotations

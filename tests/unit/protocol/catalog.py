@@ -49,17 +49,9 @@ def _load(module: str) -> list[Entry]:
 CATALOG = [entry for path in sorted(Path(schema.SCHEMAS).glob("*.txt")) for entry in _load(path.stem)]
 
 
-class Values(NamedTuple):
-    """Where the values of a message come from. `tame` ones are small, so that kio's narrower types take them too."""
-
-    tame: bool = False
-
-    def scalar(self, kind: str) -> st.SearchStrategy[Any]:
-        return _scalar(kind, self.tame)
-
-
 @cache
 def _scalar(kind: str, tame: bool) -> st.SearchStrategy[Any]:
+    """Values with an eye on the edges; tame ones are small, so that kio's narrower types take them too."""
     if kind in INT_RANGES:
         low, high = INT_RANGES[kind]
         edges = (0, 1) if tame else (0, 1, -1, low, high)
@@ -76,25 +68,25 @@ def _scalar(kind: str, tame: bool) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-def messages(entry: Entry, version: int, values: Values = Values()) -> st.SearchStrategy[Struct]:
+def messages(entry: Entry, version: int, tame: bool = False) -> st.SearchStrategy[Struct]:
     """Messages that set only what the version has, so that a round trip must give back an equal one."""
-    return _structs(entry, entry.schema.root, entry.shape, version, values)
+    return _structs(entry, entry.schema.root, entry.shape, version, tame)
 
 
-def _structs(entry: Entry, own: StructSchema, shape: Shape, version: int, values: Values) -> st.SearchStrategy[Struct]:
+def _structs(entry: Entry, own: StructSchema, shape: Shape, version: int, tame: bool) -> st.SearchStrategy[Struct]:
     present = [field for field in own.fields if field.versions.has(version) or field.tagged.has(version)]
-    fields = {field.name: _field(entry, field, version, values) for field in present}
+    fields = {field.name: _field(entry, field, version, tame) for field in present}
     return st.builds(shape, **fields)
 
 
-def _field(entry: Entry, field: Field, version: int, values: Values) -> st.SearchStrategy[Any]:
+def _field(entry: Entry, field: Field, version: int, tame: bool) -> st.SearchStrategy[Any]:
     if field.is_struct:
         shape: Shape = getattr(entry.shape, field.type)
-        value: st.SearchStrategy[Any] = _structs(entry, entry.schema.structs[field.type], shape, version, values)
-    elif values.tame and field.name.endswith("error_code"):
+        value: st.SearchStrategy[Any] = _structs(entry, entry.schema.structs[field.type], shape, version, tame)
+    elif tame and field.name.endswith("error_code"):
         value = st.sampled_from([0, 3])
     else:
-        value = values.scalar(field.type)
+        value = _scalar(field.type, tame)
     if field.is_array:
         value = st.lists(value, max_size=2)
     return st.none() | value if field.nullable.has(version) else value

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tests.unit.protocol.catalog import CATALOG, Entry, for_examples, messages
 from tidelog.protocol.codec import decode, decode_from, encode
 
-EXAMPLES_PER_VERSION = 5
+EXAMPLES_PER_VERSION = 6
 
 
 @pytest.mark.parametrize("entry", CATALOG, ids=repr)
