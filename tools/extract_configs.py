@@ -3,18 +3,16 @@ update modes, synonyms; no texts), asked of the published jars by ConfigFacts.ja
 
     python -m tools.extract_configs             write the file
     python -m tools.extract_configs --check     exit with 1 when the committed file differs
-
-The jars are looked for in $TIDELOG_KAFKA_LIBS, else in ~/.cache/tidelog/apache-kafka-4.3.1/libs.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from tools.apache import apache_libs, why_not
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src/tidelog/metadata/config/kafka.tsv"
@@ -24,15 +22,8 @@ HEAD = """\
 """
 
 
-def libs() -> Path | None:
-    """Where Kafka's jars are, or None when this machine cannot run them."""
-    default = Path.home() / ".cache/tidelog/apache-kafka-4.3.1/libs"
-    path = Path(os.environ.get("TIDELOG_KAFKA_LIBS") or default)
-    return path if shutil.which("java") and any(path.glob("kafka-server-4*.jar")) else None
-
-
 def run_java(mode: str, stdin: str = "") -> str:
-    command = ["java", "-Dfile.encoding=UTF-8", "-cp", f"{libs()}/*", str(ROOT / "tools/ConfigFacts.java"), mode]
+    command = ["java", "-Dfile.encoding=UTF-8", "-cp", f"{apache_libs()}/*", str(ROOT / "tools/ConfigFacts.java"), mode]
     return subprocess.run(command, input=stdin, capture_output=True, check=True, encoding="utf-8").stdout
 
 
@@ -47,8 +38,8 @@ def judge(questions: Iterable[tuple[str, str, str]]) -> list[str | None]:
 
 
 def main() -> int:
-    if libs() is None:
-        print("extract_configs: needs java and Apache Kafka's jars; set TIDELOG_KAFKA_LIBS to their folder")
+    if (reason := why_not()) is not None:
+        print(f"extract_configs: {reason}")
         return 2
     text = facts()
     if "--check" not in sys.argv[1:]:

@@ -9,7 +9,14 @@ from tidelog.metadata.config.key import Scope
 from tidelog.metadata.config.table import configs_of
 
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_TIMES_MS = (
+    (r"ms|millis|milliseconds?", 1),
+    (r"s|secs?|seconds?", 1000),
+    (r"m|mins?|minutes?", 60_000),
+    (r"h|hrs?|hours?", 3_600_000),
+    (r"d|days?", 86_400_000),
+    (r"w|weeks?", 604_800_000),
+)
 _NAME_UNITS_MS = {"ms": 1, "millis": 1, "seconds": 1000, "secs": 1000, "minutes": 60_000, "hours": 3_600_000}
 
 _REMOVED = re.compile(
@@ -54,11 +61,18 @@ def unit_hint(name: str, text: str) -> str:
     if match is None:
         return ""
     number, unit = int(match[1]), match[2].lower()
-    last = name.rpartition(".")[2]
-    wanted: int | None = None
-    if "bytes" in name and (size := re.fullmatch(r"([kmgt]?)i?b?", unit)):
-        wanted = number << (10 * _SIZES[size[1]])
-    elif last in _NAME_UNITS_MS and (unit.rstrip("s") or unit) in _TIMES_MS | {"": 0}:
-        millis = number * _TIMES_MS.get(unit, _TIMES_MS.get(unit.rstrip("s"), 0))
-        wanted = millis // _NAME_UNITS_MS[last] if millis % _NAME_UNITS_MS[last] == 0 else None
+    wanted = _in_bytes(number, unit) if "bytes" in name else _in_time(name, number, unit)
     return " without a unit" + (f"; {text} is {wanted}" if wanted is not None else "")
+
+
+def _in_bytes(number: int, unit: str) -> int | None:
+    size = re.fullmatch(r"([kmgt]?)i?b?", unit)
+    return None if size is None else number << (10 * _SIZES[size[1]])
+
+
+def _in_time(name: str, number: int, unit: str) -> int | None:
+    wanted_ms = _NAME_UNITS_MS.get(name.rpartition(".")[2])
+    for pattern, unit_ms in _TIMES_MS:
+        if wanted_ms is not None and re.fullmatch(pattern, unit) and number * unit_ms % wanted_ms == 0:
+            return number * unit_ms // wanted_ms
+    return None

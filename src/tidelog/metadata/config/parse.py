@@ -31,7 +31,7 @@ def parse(key: ConfigKey, text: str) -> Value:
 
 def complaint(key: ConfigKey, text: str, *, past_type_limit: bool = False) -> str:
     shown = "[hidden]" if key.sensitive else text
-    if text == "" and key.type in ("string", "list", "class"):
+    if not text:
         shown = "(nothing)"
     sentence = f"{key.name}={shown}: expected {expectation(key, past_type_limit=past_type_limit)}"
     if key.type in _BITS and text[:1].isdigit():

@@ -14,7 +14,8 @@ import re
 
 from tidelog.metadata.config.key import ConfigKey, Value
 
-_HOST_PORT = r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:@\[\]]+):\d{1,5}"
+_PORT = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
+_HOST_PORT = rf"(?:\[[0-9a-fA-F:.%]+\]|[^\s:@\[\]]+):{_PORT}"
 _FORMS: dict[str, tuple[str, str]] = {
     "voters": (rf"\d+@{_HOST_PORT}", "a comma-separated list of id@host:port"),
     "hosts": (_HOST_PORT, "a comma-separated list of host:port"),
@@ -26,7 +27,15 @@ _FORMS: dict[str, tuple[str, str]] = {
     "host-port": (_HOST_PORT, "host:port, or nothing to switch it off"),
 }
 _LIMITS = {"int": 2**31, "short": 2**15, "long": 2**63}
-_ARTICLES = {"int": "a whole number", "short": "a whole number", "long": "a whole number", "double": "a number"}
+_WORDS = {
+    "int": "a whole number",
+    "short": "a whole number",
+    "long": "a whole number",
+    "double": "a number",
+    "boolean": "true or false",
+    "list": "a comma-separated list",
+    "class": "the name of a class",
+}
 
 
 def is_allowed(key: ConfigKey, value: Value) -> bool:
@@ -91,18 +100,16 @@ def expectation(key: ConfigKey, *, past_type_limit: bool = False) -> str:
             return "a value that is not empty"
         case "voters" | "hosts" | "throttled" | "reset" | "host-port":
             return _FORMS[kind][1]
-    if key.type == "boolean":
-        return "true or false"
     if key.type in _LIMITS and past_type_limit:
         return f"a whole number from {-_LIMITS[key.type]} to {_LIMITS[key.type] - 1}"
-    return _ARTICLES.get(key.type, "a comma-separated list" if key.type == "list" else "a value")
+    return _WORDS.get(key.type, "a value")
 
 
 def _range_words(key: ConfigKey, args: list[str], past_type_limit: bool) -> str:
     low, high, *other = args
     if high == "*" and past_type_limit and key.type in _LIMITS:
         high = str(_LIMITS[key.type] - 1)
-    words = _ARTICLES[key.type]
+    words = _WORDS[key.type]
     if high == "*":
         words += f" of at least {low}"
     elif low == "*":
@@ -115,7 +122,7 @@ def _range_words(key: ConfigKey, args: list[str], past_type_limit: bool) -> str:
 def _list_words(args: list[str]) -> str:
     empty, _, items = args
     if items == "*":
-        return "a comma-separated list with no empty items" + ("" if empty == "empty" else " and at least one")
+        return ("" if empty == "empty" else "one or more ") + "items separated by commas, none of them empty"
     choices = f"{_one_of(items.split('|'))}, or a comma-separated list of them"
     return choices + (", or nothing" if empty == "empty" else "")
 
