@@ -1,0 +1,263 @@
+"""The groups of one partition of `__consumer_offsets`: what is durable, changed by replay, and what lives in memory.
+
+Durable are the offsets and the last GroupMetadata record of each group. Beside them, in memory, are the groups: a
+rebalance changes members and state long before it has a new generation to store, and is forgotten by a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from random import Random
+
+from tidelog.coordinator.decision import Decision
+from tidelog.coordinator.group import deletion
+from tidelog.coordinator.group.classic import ClassicGroup
+from tidelog.coordinator.group.commit import Commit
+from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Join, Joining
+from tidelog.coordinator.group.leaving import Identity, Leaving, unknown_members
+from tidelog.coordinator.group.offsets import Offsets
+from tidelog.coordinator.group.rebalance import NOTHING, Outcome, Rebalance
+from tidelog.coordinator.group.records import (
+    GroupRecord,
+    GroupRemoved,
+    GroupWritten,
+    OffsetCommitted,
+    OffsetRemoved,
+    decode_record,
+    encode_record,
+)
+from tidelog.coordinator.group.state import GroupState
+from tidelog.coordinator.group.syncing import Syncing
+from tidelog.coordinator.group.timing import TimerKey, TimerKind
+from tidelog.coordinator.group.topics import Topics
+from tidelog.coordinator.moment import Moment
+from tidelog.coordinator.outbox import Outbox, Waiting
+from tidelog.coordinator.shard_log import coordinator_error
+from tidelog.coordinator.timers import Timers
+from tidelog.protocol.batch import NO_PRODUCER_ID
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.delete_groups import DeleteGroupsResponse
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.leave_group import LeaveGroupResponse
+from tidelog.protocol.messages.offset_commit import OffsetCommitResponse
+from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from tidelog.protocol.messages.records_group import GroupMetadataValue
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+TOMBSTONES_PER_BATCH = 1_000
+DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
+
+
+class GroupMachine:
+    def __init__(self, config: GroupConfig, random: Random, outbox: Outbox) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.persisted: dict[str, GroupMetadataValue] = {}
+        self.offsets = Offsets()
+        self._config = config
+        self._outbox = outbox
+        self._timers: Timers[TimerKey] = Timers()
+        self._rebalance = Rebalance(config, self._timers, outbox)
+        self._joining = Joining(config, self._rebalance, outbox, random)
+        self._syncing = Syncing(self._rebalance, outbox)
+        self._leaving = Leaving(self._rebalance)
+
+    # durable state
+
+    encode = staticmethod(encode_record)
+    decode = staticmethod(decode_record)
+
+    def replay(self, record: GroupRecord, offset: int, producer_id: int) -> None:
+        match record:
+            case OffsetCommitted(group_id, topic, partition, value):
+                if group_id not in self.groups:
+                    self.groups[group_id] = ClassicGroup(group_id)
+                if producer_id == NO_PRODUCER_ID:
+                    self.offsets.put(group_id, topic, partition, value, offset)
+                else:
+                    self.offsets.put_pending(producer_id, group_id, topic, partition, value, offset)
+            case OffsetRemoved(group_id, topic, partition):
+                self.offsets.remove(group_id, topic, partition)
+            case GroupWritten(group_id, written):
+                self.persisted[group_id] = written
+            case GroupRemoved(group_id):
+                self.persisted.pop(group_id, None)
+                self._forget(group_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.offsets.end_transaction(producer_id, committed)
+
+    def _forget(self, group_id: str) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            self._rebalance.forget_group(group)
+            group.transition(GroupState.DEAD, group.state_ms)
+
+    # life
+
+    def loaded(self, now: Moment) -> None:
+        for group_id in self.offsets.group_ids():
+            self.groups.setdefault(group_id, ClassicGroup(group_id))
+        for group_id, value in self.persisted.items():
+            group = self.groups[group_id] = ClassicGroup.from_record(group_id, value)
+            for member in group.members.values():
+                self._rebalance.touch(group, member, now)
+            if len(group.members) > self._config.group_max_size:
+                self._rebalance.prepare(group, now)
+        self._schedule_expiry(now)
+
+    def unloaded(self, now: Moment) -> None:
+        for group in self.groups.values():
+            self._dissolve(group, ErrorCode.NOT_COORDINATOR, now)
+        self._timers.clear()
+
+    def _dissolve(self, group: ClassicGroup, error: ErrorCode, now: Moment) -> None:
+        for member in group.members.values():
+            self._rebalance.answer_join(group, member, JoinGroupResponse(member_id=member.member_id, error_code=error))
+            self._rebalance.answer_sync(member, SyncGroupResponse(error_code=error))
+        group.transition(GroupState.DEAD, now.wall_ms)
+
+    # time
+
+    def deadline_ms(self) -> int | None:
+        return self._timers.next_ms()
+
+    def tick(self, now: Moment) -> Iterator[Outcome]:
+        while (key := self._timers.pop_due(now.ms)) is not None:
+            if key.kind is TimerKind.EXPIRY:
+                self._schedule_expiry(now)
+                yield from self._expire_by_age(now)
+            else:
+                outcome = self._expire(key, now)
+                if outcome.records:
+                    yield outcome
+
+    def _expire(self, key: TimerKey, now: Moment) -> Outcome:
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return NOTHING
+        match key.kind:
+            case TimerKind.SESSION:
+                return self._rebalance.expire_session(group, key.member_id, now)
+            case TimerKind.INITIAL_JOIN:
+                return self._rebalance.expire_initial_join(group, now)
+            case TimerKind.JOIN:
+                return self._rebalance.complete_join(group, now)
+            case TimerKind.SYNC:
+                return self._rebalance.expire_sync(group, now)
+        raise AssertionError(key)
+
+    def _schedule_expiry(self, now: Moment) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._timers.schedule(TimerKey(TimerKind.EXPIRY), now.ms + interval_ms)
+
+    def _expire_by_age(self, now: Moment) -> Iterator[Outcome]:
+        retention_ms = self._config.offsets_retention_ms
+        for group in list(self.groups.values()):
+            yield from _in_batches(deletion.expired(group, self.offsets, now.wall_ms, retention_ms))
+
+    # membership
+
+    def join(self, join: Join, now: Moment) -> Outcome:
+        group = self.groups.get(join.group_id)
+        if group is not None:
+            return self._joining.join(group, join, now)
+        if join.member_id != UNKNOWN_MEMBER_ID:
+            unknown = JoinGroupResponse(member_id=join.member_id, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            self._outbox.send(join.waiting, unknown)
+            return NOTHING
+        return self._join_first(join, now)
+
+    def _join_first(self, join: Join, now: Moment) -> Outcome:
+        group = ClassicGroup(join.group_id, now.wall_ms)
+        self.groups[join.group_id] = group
+        outcome = self._joining.join(group, join, now)
+        assert not outcome.records, "a new group waits at least for its own timer"
+        if not group.members and not group.pending_joins:
+            del self.groups[join.group_id]
+            return NOTHING
+
+        def settled(code: ErrorCode, now: Moment) -> None:
+            # A batch that timed out is in the log, and the group goes on.
+            if code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) and self.groups.get(group.group_id) is group:
+                del self.groups[group.group_id]
+                self._rebalance.forget_group(group)
+                self._dissolve(group, coordinator_error(code), now)
+
+        created = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_ms)
+        return Decision((GroupWritten(group.group_id, created),), None, settled)
+
+    def abandon(self, group_id: str, waiting: Waiting[JoinGroupResponse], now: Moment) -> Outcome:
+        """The connection of a parked JoinGroup has died. A member that knows its id may come back with it, until its
+        time is up; one that does not is gone for ever, and nobody needs to wait for it."""
+        group = self.groups.get(group_id)
+        member = None if group is None else group.members.get(waiting.member_id)
+        if group is None or member is None or member.awaiting_join is not waiting or not member.is_anonymous:
+            return NOTHING
+        self._rebalance.dismiss(group, member)
+        return self._rebalance.after_removal(group, now)
+
+    def sync(self, request: SyncGroupRequest, waiting: Waiting[SyncGroupResponse], now: Moment) -> Outcome:
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            return self._syncing.sync(group, request, waiting, now)
+        self._outbox.send(waiting, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        return NOTHING
+
+    def heartbeat(self, request: HeartbeatRequest, now: Moment) -> ErrorCode:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalance.touch(group, group.members[request.member_id], now)
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+
+    def leave(
+        self, group_id: str, identities: list[Identity], now: Moment
+    ) -> Decision[GroupRecord, LeaveGroupResponse]:
+        group = self.groups.get(group_id)
+        if group is None:
+            return Decision((), unknown_members(identities))
+        return self._leaving.leave(group, identities, now)
+
+    # offsets and deletion
+
+    def commit(self, commit: Commit, now: Moment) -> Decision[GroupRecord, OffsetCommitResponse]:
+        request = commit.request
+        group = self.groups.get(request.group_id)
+        decision = commit.decide(group, self._config.offset_metadata_max_bytes, now)
+        if group is not None and decision.records and (member := group.members.get(request.member_id)) is not None:
+            # A commit is a sign of life.
+            self._rebalance.touch(group, member, now)
+        return decision
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, topics: Topics
+    ) -> Decision[GroupRecord, OffsetDeleteResponse]:
+        return deletion.delete_offsets(self.groups.get(request.group_id), request, self.offsets, topics)
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Decision[GroupRecord, list[DeletedGroup]]:
+        records: list[GroupRecord] = []
+        results: list[DeletedGroup] = []
+        for group_id in dict.fromkeys(group_ids):
+            error = deletion.check_group_delete(self.groups.get(group_id))
+            results.append(DeletedGroup(group_id=group_id, error_code=error))
+            if error is ErrorCode.NONE:
+                records.extend(deletion.group_tombstones(group_id, self.offsets))
+        return Decision(records, results)
+
+    def forget_topics(self, deleted: Iterable[tuple[str, bytes]]) -> Iterator[Outcome]:
+        return _in_batches(iter(deletion.offsets_of_deleted_topics(self.offsets, deleted)))
+
+
+def _in_batches(records: Iterator[GroupRecord]) -> Iterator[Outcome]:
+    """A group may have more offsets than one batch of the log may hold."""
+    while batch := tuple(islice(records, TOMBSTONES_PER_BATCH)):
+        yield Decision(batch, None)

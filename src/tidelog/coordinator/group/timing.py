@@ -1,0 +1,25 @@
+"""The deadlines of one shard's groups, by what they mean."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TimerKind(IntEnum):
+    SESSION = 0
+    """A member, or an id that was handed out, was not heard of in time."""
+    INITIAL_JOIN = 1
+    """The wait for more members of a group that was empty."""
+    JOIN = 2
+    """The rebalance time-out: who has not rejoined is out."""
+    SYNC = 3
+    """Who has joined and not asked for its assignment is out."""
+    EXPIRY = 4
+    """Time to look for old offsets and groups."""
+
+
+class TimerKey(NamedTuple):
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""

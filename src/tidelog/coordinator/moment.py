@@ -1,0 +1,18 @@
+"""Now, on both clocks: deadlines must not jump with the wall clock, and records must carry its time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.kernel.ports import Clock
+
+
+class Moment(NamedTuple):
+    ms: int
+    """Milliseconds that never go back, for deadlines. Only differences mean something."""
+    wall_ms: int
+    """Milliseconds since 1970, for what is stored."""
+
+    @classmethod
+    def of(cls, clock: Clock) -> Moment:
+        return cls(int(clock.monotonic_s() * 1000), clock.wall_ms())
