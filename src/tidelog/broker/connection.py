@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -35,10 +35,10 @@ class Slot:
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
-        self.answer: list[Buffer] | None = None
+        self.answer: Sequence[Buffer] | None = None
         self.on_drop: Callable[[], None] | None = None
 
-    def fill(self, answer: list[Buffer]) -> None:
+    def fill(self, answer: Sequence[Buffer]) -> None:
         connection = self._connection
         if connection is not None and self.answer is None:
             self.answer = answer
@@ -243,6 +243,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading_paused and self.transport is not None:
             self._reading_paused = True
             self.transport.pause_reading()
+
+    def hold_reading(self) -> None:
+        """The node is not ready: the peer's first bytes stay in the socket."""
+        self._pause_reading()
+
+    def start_reading(self) -> None:
+        self._maybe_resume()
 
     def _maybe_resume(self) -> None:
         if not self._reading_paused or self._writing_paused or self.transport is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -51,7 +51,7 @@ class RequestContext:
     def may(self, operation: str, **resource: str) -> bool:
         return True
 
-    def encode(self, response: Struct) -> list[Buffer]:
+    def encode(self, response: Struct) -> Sequence[Buffer]:
         return encode_response_parts(response, self.version, self.correlation_id)
 
     def park(self) -> Parked:

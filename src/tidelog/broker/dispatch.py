@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ class Dispatch:
         self._apis = {api.key: api for api in apis}
         self._clock = services.clock
 
-    def handle_frame(self, connection: Connection, frame: memoryview) -> list[Buffer] | None:
+    def handle_frame(self, connection: Connection, frame: memoryview) -> Sequence[Buffer] | None:
         """The answer if it is there now; None when it is parked, or when there will be none."""
         received_s = self._clock.monotonic_s()
         key, version, correlation_id, client_id, position = read_request_head(frame)
@@ -42,7 +43,7 @@ class Dispatch:
             raise ProtocolError(f"{api.name} v{version} has {len(frame) - end} bytes too many")
         return self._answer(api, request, context)
 
-    def _answer(self, api: Api, request: Struct, context: RequestContext) -> list[Buffer] | None:
+    def _answer(self, api: Api, request: Struct, context: RequestContext) -> Sequence[Buffer] | None:
         try:
             answer = api.handle(request, context)
             if answer is None or isinstance(answer, Parked):
@@ -59,7 +60,7 @@ class Dispatch:
         self._services.metrics.answered(api, context.received_s)
         return encoded
 
-    def _unsupported(self, context: RequestContext) -> list[Buffer]:
+    def _unsupported(self, context: RequestContext) -> Sequence[Buffer]:
         api = context.api
         if api.key != _API_VERSIONS:
             raise ProtocolError(f"version {context.version} of {api.name} is not supported")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidelog.broker.buffers import Buffers
 from tidelog.broker.connection import Connection
@@ -26,7 +26,7 @@ class BrokerListener:
         clock: Clock,
         buffers: Buffers,
         metrics: Metrics,
-        handle_frame: Callable[[Connection, memoryview], list[Buffer] | None],
+        handle_frame: Callable[[Connection, memoryview], Sequence[Buffer] | None],
     ) -> None:
         self.name = name
         self.host = host
@@ -42,10 +42,17 @@ class BrokerListener:
         self._listening: Listener | None = None
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
+        self._is_serving = False
 
-    async def start(self, net: Net) -> None:
+    async def bind(self, net: Net) -> None:
+        """Take the address. What connects before start_serving waits: it is not read yet."""
         self._listening = await net.listen(self.host, self.port, self._accept)
         self.port = self._listening.port
+
+    def start_serving(self) -> None:
+        self._is_serving = True
+        for connection in self._connections.values():
+            connection.start_reading()
 
     def _accept(self) -> Connection:
         self._numbers += 1
@@ -53,6 +60,8 @@ class BrokerListener:
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.number] = connection
+        if not self._is_serving:
+            connection.hold_reading()
         self._metrics.connections_accepted += 1
         self._metrics.connections_open += 1
 

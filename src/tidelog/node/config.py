@@ -174,7 +174,7 @@ def _warnings(setting: Setting) -> list[str]:
     key = BROKER_CONFIGS.get(base_name(setting.name))
     if key is None or key.dynamic_only:
         return [f"{setting.origin}: {_unknown(setting.name, key)}"]
-    value = parse(key, setting.text)
+    value = parse(key._replace(name=setting.name), setting.text)
     if key.honoured and setting.name == key.name:
         missing = NOT_YET.get(key.name, {}).keys() & set(value if isinstance(value, tuple) else (value,))
         return [f"{setting.origin}: {setting.name}={word}: {NOT_YET[key.name][word]}" for word in sorted(missing)]

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.config import LogConfig
+from tidelog.log.flushing import flush
 from tidelog.log.partition_log import PartitionLog
 from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records, read_header
 from tidelog.protocol.uuids import METADATA_TOPIC_ID
@@ -68,7 +69,7 @@ class Quorum:
     def _take_leadership(self, now_ms: int, newest: SnapshotId | None) -> None:
         path = f"{self.directory}/quorum-state"
         state = read_quorum_state(self._disk, path)
-        self.epoch = max(state.leader_epoch, self._log.leader_epochs.latest_epoch, newest.epoch if newest else 0) + 1
+        self.epoch = max(state.leader_epoch, self._log.latest_epoch, newest.epoch if newest else 0) + 1
         # Durable before the first record of the epoch: two starts must never share one.
         write_quorum_state(self._disk, path, QuorumState(self._node_id, self.epoch, (self._node_id,)))
         batch = leader_change_batch(self._node_id, [self._node_id], self.epoch, now_ms)
@@ -99,9 +100,7 @@ class Quorum:
         batch = build_batch([RecordInput(None, value, now_ms) for value in values])
         result = self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
         self._bytes_since_snapshot += len(batch)
-        offset, files = self._log.flush_begin()
-        await self._disk.sync(files)
-        self._log.flush_done(offset)
+        await flush(self._disk, self._log)
         return Committed(result.base_offset, self.epoch, values)
 
     def maybe_snapshot(self, values: Callable[[], Iterable[bytes]]) -> bool:

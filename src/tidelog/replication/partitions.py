@@ -116,4 +116,11 @@ class Partitions:
         self._directory.checkpoint(watermarks)
 
     def unsynced(self) -> list[PartitionLog]:
-        return [partition.log for partition in self if partition.log.recovery_point < partition.log.log_end_offset]
+        return [partition.log for partition in self if not partition.log.is_flushed]
+
+    def close(self) -> None:
+        """For a clean stop: every log closed with its snapshot, then the checkpoints that speak for them."""
+        now_ms = self._clock.wall_ms()
+        for partition in self:
+            partition.log.close(now_ms)
+        self.checkpoint()

@@ -101,7 +101,7 @@ class _Fetch:
             ).data
         except LogError as error:
             counters.failed_fetches += 1
-            return _failed(fetched.index, error.code)
+            return _failed(fetched.index, error.error_code)
         except DiskError as error:
             counters.failed_fetches += 1
             _log.error("cannot read %s-%d: %s", partition.topic, partition.index, error)

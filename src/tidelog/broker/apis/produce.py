@@ -76,7 +76,7 @@ def _append(
     except LogError as error:
         counters.failed_produces += 1
         _log.info("refused a batch for %s-%d from %s: %s", partition.topic, partition.index, ctx.client_host, error)
-        return _refused(partition.index, error.code, str(error))
+        return _refused(partition.index, error.error_code, str(error))
     except DiskError as error:
         counters.failed_produces += 1
         _log.error("cannot write %s-%d: %s", partition.topic, partition.index, error)
@@ -86,7 +86,7 @@ def _append(
     return _Partition(
         index=partition.index,
         base_offset=result.base_offset,
-        log_append_time_ms=result.log_append_time_ms,
+        log_append_time_ms=result.timestamp if header.is_append_time else -1,
         log_start_offset=partition.log_start_offset,
     )
 

@@ -1,0 +1,141 @@
+"""Drives the group coordinator: its shards follow the partitions of `__consumer_offsets`, its time follows the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Final, NamedTuple
+
+from tidelog.broker.deadlines import Deadline, Deadlines
+from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.coordinator import GroupCoordinator
+from tidelog.coordinator.moment import Moment
+from tidelog.kernel.ports import Clock
+from tidelog.metadata.image import MetadataDelta
+from tidelog.metadata.live_config import LiveConfig
+from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.replication.partitions import Partitions
+from tidelog.replication.shard_log import PartitionShardLog
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class GroupView(NamedTuple):
+    group_id: str
+    members: int
+    offsets: list[tuple[str, int, int]]
+
+
+class _Topics:
+    """The coordinator's questions about topics, asked of the newest image."""
+
+    def __init__(self, publisher: MetadataPublisher) -> None:
+        self._publisher = publisher
+
+    def topic_id(self, name: str) -> bytes | None:
+        topic = self._publisher.image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._publisher.image.topic_names.get(topic_id)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        return self._publisher.image.partition(name, partition) is not None
+
+
+class Groups:
+    def __init__(
+        self,
+        partitions: Partitions,
+        publisher: MetadataPublisher,
+        config: LiveConfig,
+        clock: Clock,
+        random: Random,
+        deadlines: Deadlines,
+    ) -> None:
+        self._partitions = partitions
+        self._publisher = publisher
+        self._clock = clock
+        self._deadlines = deadlines
+        self._deadline: Deadline | None = None
+        self._is_awake = False
+        self._is_running = False
+        self.coordinator = GroupCoordinator(
+            _group_config(config, publisher), _Topics(publisher), clock, random, self._wake
+        )
+
+    # following the metadata
+
+    def start(self) -> None:
+        self._is_running = True
+        self._load()
+
+    def stop(self) -> None:
+        self._is_running = False
+        self.coordinator.runtime.close()
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        if not self._is_running:
+            return
+        if any(topic.name == OFFSETS_TOPIC for topic in (*delta.created, *delta.changed)):
+            self._load()
+        if delta.deleted:
+            self.coordinator.topics_deleted((topic.name, topic.topic_id) for topic in delta.deleted)
+
+    def _load(self) -> None:
+        topic = self._publisher.image.topics.get(OFFSETS_TOPIC)
+        for index, state in sorted(topic.partitions.items()) if topic is not None else ():
+            partition = self._partitions.get(OFFSETS_TOPIC, index)
+            if partition is not None:
+                log = PartitionShardLog(partition, self._clock)
+                self.coordinator.runtime.load(index, state.leader_epoch, log)
+
+    # time
+
+    def _wake(self) -> None:
+        if not self._is_awake and self._is_running:
+            self._is_awake = True
+            asyncio.get_running_loop().call_soon(self._poll)
+
+    def _poll(self) -> None:
+        self._is_awake = False
+        if not self._is_running:
+            return
+        self.coordinator.runtime.poll()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        due_ms = self.coordinator.runtime.deadline_ms()
+        if due_ms is not None:
+            delay_s = max(due_ms - Moment.of(self._clock).ms, 0) / 1000
+            self._deadline = self._deadlines.after(delay_s, self._poll)
+
+    # looking
+
+    def views(self) -> list[GroupView]:
+        """Groups with their members and committed offsets, for the metrics."""
+        found = []
+        for shard in self.coordinator.runtime.shards():
+            machine = shard.machine
+            for group_id in sorted(set(machine.groups) | set(machine.offsets.group_ids())):
+                group = machine.groups.get(group_id)
+                offsets = [(topic, index, value.offset) for topic, index, value in machine.offsets.of_group(group_id)]
+                found.append(GroupView(group_id, 0 if group is None else len(group.members), offsets))
+        return found
+
+
+def _group_config(config: LiveConfig, publisher: MetadataPublisher) -> GroupConfig:
+    # What the topic was created with decides where a group lives, not what the file says today.
+    topic = publisher.image.topics.get(OFFSETS_TOPIC)
+    count = len(topic.partitions) if topic is not None else config.integer("offsets.topic.num.partitions")
+    return GroupConfig(
+        group_min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+        group_max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+        group_initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+        group_max_size=config.integer("group.max.size"),
+        offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
+        offsets_retention_minutes=config.integer("offsets.retention.minutes"),
+        offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+        offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
+        offsets_topic_num_partitions=count,
+    )

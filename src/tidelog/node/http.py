@@ -1,0 +1,79 @@
+"""The node's small HTTP listener: /ready and /metrics. GET only, no keep-alive, no framework."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from tidelog.kernel.ports import Listener
+from tidelog.node.metrics import render
+
+if TYPE_CHECKING:
+    from tidelog.node.node import Node
+
+_REQUEST_BYTES_MAX: Final = 8192
+
+
+class HttpListener:
+    def __init__(self, node: Node, listening: Listener) -> None:
+        self._node = node
+        self._listening = listening
+
+    @classmethod
+    async def open(cls, node: Node) -> HttpListener | None:
+        """None when `tidelog.http.listener` is empty."""
+        where = node.config.get_str("tidelog.http.listener")
+        if not where:
+            return None
+        host, _, port = where.rpartition(":")
+        return cls(node, await node.ports.net.listen(host.strip("[]"), int(port), lambda: _Exchange(node)))
+
+    @property
+    def address(self) -> str:
+        return f"{self._listening.host}:{self._listening.port}"
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+class _Exchange(asyncio.Protocol):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > _REQUEST_BYTES_MAX:
+            self._respond(431, "the request is too large\n")
+        elif b"\r\n\r\n" in self._received or b"\n\n" in self._received:
+            self._route(bytes(self._received).split(b"\n", 1)[0].decode("latin-1").split())
+
+    def _route(self, words: list[str]) -> None:
+        if len(words) < 2 or words[0] not in ("GET", "HEAD"):
+            self._respond(405, "only GET is answered here\n")
+            return
+        match words[1].split("?", 1)[0]:
+            case "/ready":
+                state = self._node.state.value
+                self._respond(200 if state == "serving" else 503, f"{state}\n")
+            case "/metrics":
+                self._respond(200, render(self._node), "text/plain; version=0.0.4; charset=utf-8")
+            case _:
+                self._respond(404, "there are /ready and /metrics\n")
+
+    def _respond(self, status: int, body: str, content_type: str = "text/plain; charset=utf-8") -> None:
+        if self._transport is None:
+            return
+        payload = body.encode()
+        head = (
+            f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: {content_type}\r\n"
+            f"Content-Length: {len(payload)}\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + payload)
+        self._transport.close()
+        self._transport = None

@@ -1,0 +1,157 @@
+"""The numbers of a node in Prometheus' text format, under the names that Kafka dashboards know: those of kafka_exporter, and
+those that the JMX exporter makes of Kafka's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tidelog.node.node import Node
+
+
+class Sample(NamedTuple):
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Family(NamedTuple):
+    name: str
+    kind: str
+    text: str
+    samples: list[Sample]
+
+
+def render(node: Node) -> str:
+    return "".join(line for family in _families(node) for line in _lines(family))
+
+
+def _lines(family: Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.text}\n# TYPE {family.name} {family.kind}\n"
+    for value, labels in family.samples:
+        text = ",".join(f'{name}="{_escape(content)}"' for name, content in labels)
+        yield f"{family.name}{'{' + text + '}' if text else ''} {value:.10g}\n" if isinstance(value, float) else (
+            f"{family.name}{'{' + text + '}' if text else ''} {value}\n"
+        )
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _families(node: Node) -> Iterable[Family]:
+    yield from _cluster(node)
+    yield from _partitions(node)
+    yield from _topics(node)
+    yield from _requests(node)
+    yield from _groups(node)
+
+
+def _cluster(node: Node) -> Iterator[Family]:
+    brokers = node.publisher.image.live_brokers()
+    partitions = len(node.partitions)
+    yield Family("kafka_brokers", "gauge", "Brokers that are alive.", [Sample(len(brokers))])
+    addresses = [
+        Sample(1, (("id", str(b.broker_id)), ("address", f"{e.host}:{e.port}"))) for b in brokers for e in b.endpoints[:1]
+    ]
+    yield Family("kafka_broker_info", "gauge", "Address of each broker.", addresses)
+    for name, text, value in (
+        ("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", partitions),
+        ("kafka_server_replicamanager_partitioncount", "Partitions of this broker.", partitions),
+        ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with a replica out of sync.", 0),
+        ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller.", 1),
+        ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", 0),
+        ("kafka_server_socket_server_metrics_connection_count", "Open connections.", node.metrics.connections_open),
+    ):
+        yield Family(name, "gauge", text, [Sample(value)])
+    accepted = [Sample(node.metrics.connections_accepted)]
+    yield Family("kafka_server_socket_server_metrics_connection_creation_total", "counter", "Connections made.", accepted)
+    lag = [Sample(node.metrics.loop_lag_s_max)]
+    yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", lag)
+
+
+def _partitions(node: Node) -> Iterator[Family]:
+    image = node.publisher.image
+    counts = [Sample(len(topic.partitions), (("topic", name),)) for name, topic in sorted(image.topics.items())]
+    yield Family("kafka_topic_partitions", "gauge", "Partitions of the topic.", counts)
+    found = [
+        (partition, (("topic", partition.topic), ("partition", str(partition.index)))) for partition in node.partitions
+    ]
+    rows: list[tuple[str, str, list[Sample]]] = [
+        ("kafka_topic_partition_current_offset", "High watermark.", [Sample(p.high_watermark, at) for p, at in found]),
+        ("kafka_topic_partition_oldest_offset", "Log start offset.", [Sample(p.log_start_offset, at) for p, at in found]),
+        ("kafka_log_log_size", "Bytes of the partition's log.", [Sample(p.log.size_bytes, at) for p, at in found]),
+        ("kafka_log_log_logendoffset", "Log end offset.", [Sample(p.log.log_end_offset, at) for p, at in found]),
+        ("kafka_log_log_logstartoffset", "Log start offset.", [Sample(p.log_start_offset, at) for p, at in found]),
+    ]
+    states = [(image.partition(p.topic, p.index), at) for p, at in found]
+    rows += [
+        ("kafka_topic_partition_leader", "Broker that leads.", [Sample(s.leader, at) for s, at in states if s]),
+        ("kafka_topic_partition_replicas", "Replicas.", [Sample(len(s.replicas), at) for s, at in states if s]),
+        ("kafka_topic_partition_in_sync_replica", "Replicas in sync.", [Sample(len(s.isr), at) for s, at in states if s]),
+        (
+            "kafka_topic_partition_leader_is_preferred",
+            "1 when the preferred replica leads.",
+            [Sample(int(s.leader == s.replicas[0]), at) for s, at in states if s],
+        ),
+        (
+            "kafka_topic_partition_under_replicated_partition",
+            "1 when a replica is out of sync.",
+            [Sample(int(len(s.isr) < len(s.replicas)), at) for s, at in states if s],
+        ),
+    ]
+    for name, text, samples in rows:
+        yield Family(name, "gauge", text, samples)
+
+
+def _topics(node: Node) -> Iterator[Family]:
+    topics = sorted(node.metrics.topics.items())
+    for name, text, attribute in (
+        ("messagesin", "Records received.", "messages_in"),
+        ("bytesin", "Bytes received.", "bytes_in"),
+        ("bytesout", "Bytes sent to consumers.", "bytes_out"),
+        ("totalproducerequests", "Produce requests, counted per partition.", "produces"),
+        ("totalfetchrequests", "Fetch requests, counted per partition.", "fetches"),
+        ("failedproducerequests", "Produce requests that failed.", "failed_produces"),
+        ("failedfetchrequests", "Fetch requests that failed.", "failed_fetches"),
+    ):
+        samples = [Sample(getattr(counters, attribute), (("topic", topic),)) for topic, counters in topics]
+        yield Family(f"kafka_server_brokertopicmetrics_{name}_total", "counter", text, samples)
+
+
+def _requests(node: Node) -> Iterator[Family]:
+    used = [(api, (("request", api.name),)) for api in node.services.apis if api.count]
+    counts = [Sample(api.count, labels) for api, labels in used]
+    yield Family("kafka_network_requestmetrics_requests_total", "counter", "Requests answered.", counts)
+    times = [Sample(api.seconds * 1000, labels) for api, labels in used]
+    yield Family("kafka_network_requestmetrics_totaltimems_sum", "counter", "Time from request to answer, in ms.", times)
+    yield Family("kafka_network_requestmetrics_totaltimems_count", "counter", "Requests in that sum.", counts)
+
+
+def _groups(node: Node) -> Iterator[Family]:
+    members, offsets, lags = [], [], []
+    offset_sums: dict[tuple[str, str], int] = {}
+    lag_sums: dict[tuple[str, str], int] = {}
+    for group in node.group_views():
+        members.append(Sample(group.members, (("consumergroup", group.group_id),)))
+        for topic, index, offset in group.offsets:
+            labels = (("consumergroup", group.group_id), ("topic", topic), ("partition", str(index)))
+            offsets.append(Sample(offset, labels))
+            key = (group.group_id, topic)
+            offset_sums[key] = offset_sums.get(key, 0) + offset
+            partition = node.partitions.get(topic, index)
+            if partition is not None:
+                lag = max(partition.high_watermark - offset, 0)
+                lags.append(Sample(lag, labels))
+                lag_sums[key] = lag_sums.get(key, 0) + lag
+    yield Family("kafka_consumergroup_members", "gauge", "Members of the group.", members)
+    yield Family("kafka_consumergroup_current_offset", "gauge", "Committed offset.", offsets)
+    yield Family("kafka_consumergroup_lag", "gauge", "Records not yet committed.", lags)
+    for name, text, sums in (
+        ("kafka_consumergroup_current_offset_sum", "Committed offsets of the topic, added up.", offset_sums),
+        ("kafka_consumergroup_lag_sum", "Records of the topic not yet committed.", lag_sums),
+    ):
+        samples = [
+            Sample(value, (("consumergroup", group), ("topic", topic))) for (group, topic), value in sorted(sums.items())
+        ]
+        yield Family(name, "gauge", text, samples)

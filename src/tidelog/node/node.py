@@ -1,0 +1,275 @@
+"""The composition root: one process is one node. Wires the layers by their constructors and sees them through the states
+starting, serving, draining, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable
+from enum import Enum
+
+from tidelog.broker.buffers import Buffers
+from tidelog.broker.deadlines import Deadlines
+from tidelog.broker.dispatch import Dispatch
+from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.listener import BrokerListener
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.registry import registered_apis
+from tidelog.broker.services import Services
+from tidelog.controller import brokers
+from tidelog.controller.controller import Controller
+from tidelog.log.config import LogConfig
+from tidelog.log.directory import LogDirectory
+from tidelog.metadata.image import Endpoint, MetadataDelta, MetadataImage
+from tidelog.metadata.live_config import LiveConfig
+from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.node.config import NodeConfig
+from tidelog.node.groups import Groups, GroupView
+from tidelog.node.ports import Ports
+from tidelog.node.upkeep import Upkeep
+from tidelog.protocol.uuids import random_uuid, uuid_to_text
+from tidelog.raft.quorum import Quorum
+from tidelog.replication.partitions import Partitions
+
+_log = logging.getLogger("tidelog.node")
+
+
+class State(Enum):
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class Node:
+    """`await start()`, then `await stop()`; `wait()` returns when it has stopped, or raises what made it stop."""
+
+    def __init__(self, config: NodeConfig, ports: Ports) -> None:
+        self.config = config
+        self.ports = ports
+        self.state = State.STARTING
+        self.metrics = Metrics(ports.clock.monotonic_s)
+        self.listeners: list[BrokerListener] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ended: asyncio.Future[None] | None = None
+        self._directories: list[LogDirectory] = []
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"{listener.host or '127.0.0.1'}:{listener.port}" for listener in self.listeners]
+
+    def group_views(self) -> list[GroupView]:
+        return self._groups.views()
+
+    # starting
+
+    async def start(self) -> None:
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            self._open_directory()
+            self._load_metadata()
+            self._wire()
+            self._load_partitions()
+            await self._open_listeners()
+            await self._register()
+            for listener in self.listeners:
+                listener.start_serving()
+            for awaitable in self._upkeep.tasks():
+                self._spawn(awaitable)
+        except BaseException:
+            await self._abandon()
+            raise
+        self.state = State.SERVING
+
+    def _open_directory(self) -> None:
+        config, ports = self.config, self.ports
+        if len(config.log_dirs) > 1:
+            _log.warning("only the first of log.dirs is used yet: %s", config.log_dirs[0])
+        self._directory = LogDirectory.open(
+            ports.disk,
+            config.log_dirs[0],
+            node_id=config.node_id,
+            cluster_id=config.cluster_id or uuid_to_text(random_uuid(ports.random)),
+            directory_id=random_uuid(ports.random),
+            keep_cluster_id=config.cluster_id is None,
+        )
+        self._directories = [self._directory]
+
+    def _load_metadata(self) -> None:
+        config, ports = self.config, self.ports
+        self.publisher = MetadataPublisher()
+        self._quorum = Quorum(
+            ports.disk,
+            ports.clock,
+            self._directory.path,
+            config.node_id,
+            config=LogConfig(
+                segment_bytes=config.get_int("metadata.log.segment.bytes"),
+                retention_ms=-1,
+                max_message_bytes=1 << 26,
+            ),
+            snapshot_bytes=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
+        )
+        for committed in self._quorum.start():
+            self.publisher.replay(committed.values, committed.base_offset, committed.epoch)
+        self.live_config = LiveConfig(config.values, config.node_id)
+        self.live_config.on_delta(self._everything())
+
+    def _everything(self) -> MetadataDelta:
+        """What was loaded, as a change from nothing."""
+        image = self.publisher.image
+        return MetadataDelta(
+            before=MetadataImage(),
+            after=image,
+            created=tuple(topic for _, topic in sorted(image.topics.items())),
+            configs=frozenset(image.configs),
+        )
+
+    def _wire(self) -> None:
+        config, ports = self.config, self.ports
+        node_id = config.node_id
+        self.controller = Controller(self._quorum, self.publisher)
+        self.partitions = Partitions(self._directory, ports.clock, node_id)
+        self.deadlines = Deadlines()
+        self._groups = Groups(
+            self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
+        )
+        apis = registered_apis()
+        self.services = Services(
+            node_id=node_id,
+            cluster_id=self._directory.cluster_id,
+            clock=ports.clock,
+            random=ports.random,
+            config=self.live_config,
+            metadata=self.publisher,
+            controller=self.controller,
+            partitions=self.partitions,
+            directories=self._directories,
+            producer_ids=ProducerIds(self.controller, node_id),
+            groups=self._groups.coordinator,
+            fetch_sessions=FetchSessions(
+                ports.random, config.get_int("max.incremental.fetch.session.cache.slots")
+            ),
+            deadlines=self.deadlines,
+            metrics=self.metrics,
+            fatal=self._fatal,
+            apis=apis,
+        )
+        self._dispatch = Dispatch(self.services, apis)
+        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, ports.disk, self.metrics)
+
+    def _load_partitions(self) -> None:
+        self.partitions.on_delta(self._everything(), self.live_config.values)
+        self._directory.set_aside_strays()
+        self.publisher.subscribe(self._on_delta)
+
+    def _on_delta(self, delta: MetadataDelta) -> None:
+        self.live_config.on_delta(delta)
+        self.partitions.on_delta(delta, self.live_config.values)
+        self._groups.on_delta(delta)
+        for topic in delta.deleted:
+            self.metrics.forget(topic.name)
+
+    async def _open_listeners(self) -> None:
+        config = self.config
+        advertised = {entry.name: (entry.host, entry.port) for entry in config.advertised_listeners or ()}
+        buffers = Buffers()
+        for entry in config.listeners:
+            if entry.name in config.get_list("controller.listener.names"):
+                continue
+            listener = BrokerListener(
+                name=entry.name,
+                host=entry.host,
+                port=entry.port,
+                advertised=advertised.get(entry.name),
+                frame_bytes_max=config.get_int("socket.request.max.bytes"),
+                idle_s_max=config.get_int("connections.max.idle.ms") / 1000,
+                clock=self.ports.clock,
+                buffers=buffers,
+                metrics=self.metrics,
+                handle_frame=self._dispatch.handle_frame,
+            )
+            await listener.bind(self.ports.net)
+            self.listeners.append(listener)
+
+    async def _register(self) -> None:
+        node_id = self.config.node_id
+        self._spawn(self.controller.run())
+        await self.controller.submit(brokers.bootstrap)
+        await self.controller.submit(
+            lambda image: brokers.register(
+                self._quorum.end_offset,
+                node_id,
+                random_uuid(self.ports.random),
+                [_endpoint(listener) for listener in self.listeners],
+                [self._directory.directory_id],
+                None if self.config.get("broker.rack") is None else self.config.get_str("broker.rack"),
+            )
+        )
+        await self.controller.submit(lambda image: brokers.unfence(image, node_id))
+        self._groups.start()
+
+    def _spawn(self, awaitable: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(awaitable)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fatal(error)
+
+    def _fatal(self, error: BaseException) -> None:
+        """Go on with a state that nobody understands? No: stop, and let recovery make it right."""
+        if self._ended is not None and not self._ended.done():
+            _log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
+            self._ended.set_exception(error)
+
+    async def wait(self) -> None:
+        assert self._ended is not None
+        await asyncio.shield(self._ended)
+
+    # stopping
+
+    async def stop(self) -> None:
+        """A clean stop: everything synced, then the marker that spares the next start its scan."""
+        if self.state in (State.STOPPED, State.DRAINING):
+            return
+        failed = self._ended is not None and self._ended.done()
+        self.state = State.DRAINING
+        await self._quiesce()
+        if not failed:
+            self.partitions.close()
+            self._quorum.close()
+            self._directory.mark_clean()
+        self._directory.close()
+        self.state = State.STOPPED
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def _quiesce(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        if hasattr(self, "_groups"):
+            self._groups.stop()
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if hasattr(self, "deadlines"):
+            self.deadlines.close()
+
+    async def _abandon(self) -> None:
+        """A start that failed leaves nothing behind, and no mark of a clean stop."""
+        await self._quiesce()
+        for directory in self._directories:
+            directory.close()
+        self.state = State.STOPPED
+
+
+def _endpoint(listener: BrokerListener) -> Endpoint:
+    host, port = listener.advertised or (listener.host or "localhost", listener.port)
+    return Endpoint(listener.name, host, port)
+
+

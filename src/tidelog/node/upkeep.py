@@ -1,0 +1,75 @@
+"""What a node does by the clock: retention, checkpoints, idle connections, expired producers. Each is one small loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidelog.broker.listener import BrokerListener
+from tidelog.broker.metrics import Metrics
+from tidelog.kernel.ports import Disk
+from tidelog.log.flushing import flush
+from tidelog.metadata.live_config import LiveConfig
+from tidelog.replication.partitions import Partitions
+
+_SLICE = 200
+_IDLE_CHECK_S = 10.0
+_LAG_CHECK_S = 0.1
+
+
+async def every(interval_s: Callable[[], float], action: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_s())
+        await action()
+
+
+class Upkeep:
+    def __init__(
+        self,
+        partitions: Partitions,
+        listeners: list[BrokerListener],
+        config: LiveConfig,
+        disk: Disk,
+        metrics: Metrics,
+    ) -> None:
+        self._partitions = partitions
+        self._listeners = listeners
+        self._config = config
+        self._disk = disk
+        self._metrics = metrics
+
+    def tasks(self) -> list[Awaitable[None]]:
+        def ms(name: str) -> Callable[[], float]:
+            return lambda: max(self._config.integer(name), 10) / 1000
+
+        return [
+            every(ms("log.retention.check.interval.ms"), self._retention),
+            every(ms("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
+            every(lambda: _IDLE_CHECK_S, self._idle),
+            self._watch_loop_lag(),
+        ]
+
+    async def _retention(self) -> None:
+        """In slices, so that ten thousand partitions do not stop the loop."""
+        everything = list(self._partitions)
+        for start in range(0, len(everything), _SLICE):
+            self._partitions.apply_retention(everything[start : start + _SLICE])
+            await asyncio.sleep(0)
+        self._partitions.remove_due_files()
+
+    async def _checkpoint(self) -> None:
+        """Sync what was written, then say so: a recovery point is never ahead of the disk."""
+        for log in self._partitions.unsynced():
+            await flush(self._disk, log)
+        self._partitions.checkpoint()
+
+    async def _idle(self) -> None:
+        for listener in self._listeners:
+            listener.close_idle()
+
+    async def _watch_loop_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due_s = loop.time() + _LAG_CHECK_S
+            await asyncio.sleep(_LAG_CHECK_S)
+            self._metrics.loop_lag_s_max = max(self._metrics.loop_lag_s_max * 0.99, loop.time() - due_s)

@@ -1,0 +1,61 @@
+"""An internal partition as its coordinator uses it: key-value batches appended, told when committed, read back whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tidelog.kernel.ports import Buffer, Clock
+from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, read_header
+from tidelog.protocol.errors import ErrorCode
+from tidelog.replication.partition import Partition
+
+_READ_BYTES: Final = 1 << 20
+
+
+class PartitionShardLog:
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self._partition = partition
+        self._clock = clock
+
+    @property
+    def end_offset(self) -> int:
+        return self._partition.log.log_end_offset
+
+    def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+        batch = build_batch(
+            [RecordInput(key, value, wall_ms) for key, value in records], base_sequence=0
+        )
+        self._partition.append(batch, read_header(batch), self._clock.wall_ms())
+        return self._partition.log.log_end_offset
+
+    def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        partition = self._partition
+        if partition.high_watermark >= offset:
+            callback(ErrorCode.NONE)
+            return
+
+        def look(_: Partition, __: int) -> None:
+            if partition.is_deleted:
+                code = ErrorCode.NOT_COORDINATOR
+            elif partition.high_watermark >= offset:
+                code = ErrorCode.NONE
+            else:
+                return
+            partition.remove_waiter(look)
+            callback(code)
+
+        partition.add_waiter(look)
+
+    def read_all(self) -> Iterator[Buffer]:
+        """Every whole batch. A damaged one ends the reading with an error rather than with less."""
+        log = self._partition.log
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end:
+            data = log.read(offset, _READ_BYTES, end_offset=end).data
+            for position, header in iter_headers(data):
+                batch = memoryview(data)[position : position + header.size]
+                assert crc_is_valid(batch, header), f"a damaged batch in {log.directory} at offset {header.base_offset}"
+                if header.last_offset >= offset:
+                    yield batch
+                    offset = header.next_offset
