@@ -25,3 +25,7 @@ class DiskFullError(DiskError):
 
 class DirectoryLockedError(TidelogError):
     """Another process holds the data directory."""
+
+
+class ListenError(TidelogError):
+    """An address cannot be listened on: taken, not ours, not allowed. The message says which and what to do."""
