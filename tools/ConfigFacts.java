@@ -1,13 +1,17 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.StringReader;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
@@ -22,6 +26,7 @@ import org.apache.kafka.storage.internals.log.LogConfig;
  * Prints facts about Apache Kafka's configs; run by tools/extract_configs.py with Kafka's published jars on the class path.
  *
  * facts: one tab-separated line per config, in the form of src/tidelog/metadata/config/kafka.tsv.
+ * properties: reads a .properties text in hexadecimal per line and prints its names and values, in hexadecimal, or "bad".
  * judge: reads "scope TAB name TAB value" lines and prints "ok TAB value as Kafka prints it" or "bad" for each.
  */
 public class ConfigFacts {
@@ -34,6 +39,7 @@ public class ConfigFacts {
         DEFS.put("group", GroupConfig.CONFIG_DEF);
         DEFS.put("client-metrics", ClientMetricsConfigs.configDef());
         if (args[0].equals("facts")) facts();
+        else if (args[0].equals("properties")) properties();
         else judge();
     }
 
@@ -142,5 +148,25 @@ public class ConfigFacts {
                 System.out.println("bad");
             }
         }
+    }
+
+    static void properties() throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            Properties found = new Properties();
+            try {
+                found.load(new StringReader(new String(HexFormat.of().parseHex(line), StandardCharsets.UTF_8)));
+            } catch (IllegalArgumentException e) {
+                System.out.println("bad");
+                continue;
+            }
+            List<String> pairs = new ArrayList<>();
+            for (String name : new TreeSet<>(found.stringPropertyNames())) pairs.add(hex(name) + "=" + hex(found.getProperty(name)));
+            System.out.println(String.join(" ", pairs));
+        }
+    }
+
+    static String hex(String text) {
+        return HexFormat.of().formatHex(text.getBytes(StandardCharsets.UTF_16BE));
     }
 }

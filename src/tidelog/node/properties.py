@@ -42,21 +42,25 @@ def parse_properties(text: str) -> list[Property]:
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     result: list[tuple[int, str]] = []
-    pending: str | None = None
+    pending = ""
     start = 0
-    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    continued = False
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", re.sub(r"(?:\r\n|\r|\n)\Z", "", text)), 1):
         line = raw.lstrip(_BLANK)
-        if pending is None:
+        continued = False
+        if not pending:
+            # Java asks this as long as nothing was read, after a lone backslash too.
             if not line or line[0] in "#!":
                 continue
-            pending, start = "", number
+            start = number
         pending += line
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
+            pending, continued = pending[:-1], True
             continue
         result.append((start, pending))
-        pending = None
-    if pending is not None:
+        pending = ""
+    # A backslash as the very last character is a property too, even if nothing stands before it.
+    if pending or continued:
         result.append((start, pending))
     return result
 

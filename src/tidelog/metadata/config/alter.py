@@ -104,7 +104,7 @@ def _apply(scope: Scope, result: dict[str, str], change: Change, cluster_wide: b
     if isinstance(text, Refusal):
         return text
     try:
-        parse(key, text)
+        parse(key._replace(name=change.name), text)
     except ConfigError as error:
         # Kafka's broker checks its own configs before the controller sees them, and answers with another code.
         return Refusal(INVALID_REQUEST if scope == "broker" else INVALID_CONFIG, str(error))
