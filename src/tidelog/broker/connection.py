@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.buffers import Buffers
 from tidelog.kernel.errors import ProtocolError
@@ -88,8 +88,7 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         self.listener.opened(self)

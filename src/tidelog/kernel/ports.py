@@ -106,7 +106,9 @@ class Disk(Protocol):
         """Hold an exclusive lock on the file, or raise DirectoryLockedError."""
         ...
 
-    def free_bytes(self, path: str) -> int: ...
+    def space(self, path: str) -> tuple[int, int]:
+        """(all bytes, free bytes) of the file system that holds the path."""
+        ...
 
 
 class Listener(Protocol):

@@ -22,6 +22,7 @@ from tidelog.controller import brokers
 from tidelog.controller.controller import Controller
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
+from tidelog.log.meta_properties import MetaProperties
 from tidelog.metadata.image import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
@@ -87,15 +88,18 @@ class Node:
         config, ports = self.config, self.ports
         if len(config.log_dirs) > 1:
             _log.warning("only the first of log.dirs is used yet: %s", config.log_dirs[0])
-        self._directory = LogDirectory.open(
-            ports.disk,
-            config.log_dirs[0],
-            node_id=config.node_id,
-            cluster_id=config.cluster_id or uuid_to_text(random_uuid(ports.random)),
-            directory_id=random_uuid(ports.random),
-            keep_cluster_id=config.cluster_id is None,
-        )
+        self._directory = LogDirectory.open(ports.disk, config.log_dirs[0])
         self._directories = [self._directory]
+        meta = self._directory.meta
+        if meta is None:
+            meta = MetaProperties(
+                cluster_id=config.cluster_id or uuid_to_text(random_uuid(ports.random)),
+                node_id=config.node_id,
+                directory_id=random_uuid(ports.random),
+            )
+            self._directory.format(meta)
+        meta.check(self._directory.path, node_id=config.node_id, cluster_id=config.cluster_id)
+        self._meta = meta
 
     def _load_metadata(self) -> None:
         config, ports = self.config, self.ports
@@ -131,7 +135,7 @@ class Node:
         config, ports = self.config, self.ports
         node_id = config.node_id
         self.controller = Controller(self._quorum, self.publisher)
-        self.partitions = Partitions(self._directory, ports.clock, node_id)
+        self.partitions = Partitions(self._directory, ports.clock, ports.random, node_id)
         self.deadlines = Deadlines()
         self._groups = Groups(
             self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
@@ -139,7 +143,7 @@ class Node:
         apis = registered_apis()
         self.services = Services(
             node_id=node_id,
-            cluster_id=self._directory.cluster_id,
+            cluster_id=self._meta.cluster_id,
             clock=ports.clock,
             random=ports.random,
             config=self.live_config,
@@ -161,8 +165,7 @@ class Node:
         self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, ports.disk, self.metrics)
 
     def _load_partitions(self) -> None:
-        self.partitions.on_delta(self._everything(), self.live_config.values)
-        self._directory.set_aside_strays()
+        self.partitions.load(self.publisher.image, self.live_config.values)
         self.publisher.subscribe(self._on_delta)
 
     def _on_delta(self, delta: MetadataDelta) -> None:
@@ -204,7 +207,7 @@ class Node:
                 node_id,
                 random_uuid(self.ports.random),
                 [_endpoint(listener) for listener in self.listeners],
-                [self._directory.directory_id],
+                [self._meta.directory_id],
                 None if self.config.get("broker.rack") is None else self.config.get_str("broker.rack"),
             )
         )
@@ -239,11 +242,14 @@ class Node:
         failed = self._ended is not None and self._ended.done()
         self.state = State.DRAINING
         await self._quiesce()
-        if not failed:
-            self.partitions.close()
+        if failed:
+            self._directory.abandon()
+        else:
             self._quorum.close()
-            self._directory.mark_clean()
-        self._directory.close()
+            broker = self.publisher.image.brokers[self.config.node_id]
+            self._directory.close(
+                self.ports.clock.wall_ms(), high_watermarks=self.partitions.high_watermarks(), broker_epoch=broker.epoch
+            )
         self.state = State.STOPPED
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -264,7 +270,7 @@ class Node:
         """A start that failed leaves nothing behind, and no mark of a clean stop."""
         await self._quiesce()
         for directory in self._directories:
-            directory.close()
+            directory.abandon()
         self.state = State.STOPPED
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from random import Random
 
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Clock
@@ -17,13 +18,15 @@ from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelt
 from tidelog.replication.log_config import log_config
 from tidelog.replication.partition import Partition
 
+_REMOVALS_PER_ROUND = 100
 _log = logging.getLogger("tidelog.partitions")
 
 
 class Partitions:
-    def __init__(self, directory: LogDirectory, clock: Clock, node_id: int) -> None:
+    def __init__(self, directory: LogDirectory, clock: Clock, random: Random, node_id: int) -> None:
         self._directory = directory
         self._clock = clock
+        self._random = random
         self._node_id = node_id
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -39,6 +42,22 @@ class Partitions:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def load(self, image: MetadataImage, values: BrokerValues) -> None:
+        """At start: open what lies on the disk, set aside what the metadata does not know, lead the rest."""
+        self._directory.load(
+            lambda topic: log_config(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms()
+        )
+        for (name, index), log in sorted(self._directory.partitions.items()):
+            topic = image.topics.get(name)
+            if topic is None or index not in topic.partitions or log.topic_id not in (None, topic.topic_id):
+                path = self._directory.set_aside(name, index, unique_hex=self._unique_hex())
+                _log.warning("%s-%d is not in the metadata: kept as %s", name, index, path)
+        for _, topic in sorted(image.topics.items()):
+            self._follow(topic, image, values)
+
+    def _unique_hex(self) -> str:
+        return self._random.randbytes(16).hex()
 
     # following the metadata
 
@@ -63,7 +82,9 @@ class Partitions:
         self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
     ) -> None:
         config = log_config(image.config(TOPIC_RESOURCE, topic.name), values)
-        log = self._directory.open_partition(topic.name, index, topic.topic_id, config, now_ms=self._clock.wall_ms())
+        log = self._directory.create_partition(
+            topic.name, index, config, topic_id=topic.topic_id, now_ms=self._clock.wall_ms()
+        )
         partition = Partition(log, topic.topic_id, leader_epoch)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
@@ -81,7 +102,9 @@ class Partitions:
             self._by_id.pop((topic.topic_id, index), None)
             if partition is not None:
                 partition.is_deleted = True
-                self._directory.delete_partition(partition.log, now_ms=self._clock.wall_ms())
+                self._directory.delete_partition(
+                    topic.name, index, unique_hex=self._unique_hex(), now_ms=self._clock.wall_ms()
+                )
                 partition.changed()
 
     def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> None:
@@ -108,19 +131,16 @@ class Partitions:
 
     def remove_due_files(self) -> None:
         now_ms = self._clock.wall_ms()
-        self._directory.remove_due(now_ms)
+        self._directory.remove_due(now_ms, limit=_REMOVALS_PER_ROUND)
+        for partition in self:
+            partition.log.remove_due_files(now_ms)
 
     def checkpoint(self) -> None:
         """High watermarks, recovery points and log starts, for the next start."""
-        watermarks = {(p.topic, p.index): p.high_watermark for p in self}
-        self._directory.checkpoint(watermarks)
+        self._directory.checkpoint(self.high_watermarks())
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        return {name: partition.high_watermark for name, partition in self._by_name.items()}
 
     def unsynced(self) -> list[PartitionLog]:
         return [partition.log for partition in self if not partition.log.is_flushed]
-
-    def close(self) -> None:
-        """For a clean stop: every log closed with its snapshot, then the checkpoints that speak for them."""
-        now_ms = self._clock.wall_ms()
-        for partition in self:
-            partition.log.close(now_ms)
-        self.checkpoint()

@@ -273,9 +273,10 @@ class OsDisk:
         self._watch_file_system(os.path.dirname(path))
         return lock
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> tuple[int, int]:
         try:
-            return shutil.disk_usage(path).free
+            usage = shutil.disk_usage(path)
+            return usage.total, usage.free
         except OSError as error:
             raise disk_error("look at", path, error) from None
 

@@ -338,10 +338,10 @@ class SimDisk:
         self._locks.add(path)
         return SimLock(self._locks, path)
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> tuple[int, int]:
         if self.faults.capacity_bytes is None:
-            return 1 << 40
-        return max(0, self.faults.capacity_bytes - self._measure())
+            return 1 << 40, 1 << 40
+        return self.faults.capacity_bytes, max(0, self.faults.capacity_bytes - self._measure())
 
     # Files
 
