@@ -15,6 +15,7 @@ _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_LEADER_EPOCH_SINCE = 4
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -48,6 +49,8 @@ def _look_up(
         _fill(answer, partition, wanted.timestamp, request.isolation_level)
     except DiskError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    if ctx.version < _LEADER_EPOCH_SINCE:
+        answer.leader_epoch = -1
     return answer
 
 

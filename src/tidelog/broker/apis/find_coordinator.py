@@ -1,0 +1,55 @@
+"""FindCoordinator (10), versions 0-6. v1 key type, v3 flexible, v4 several keys (KIP-699), v5 TRANSACTION_ABORTABLE, v6 share
+groups (KIP-932). Groups only: transactions and share groups are later issues, and the answer says so."""
+
+from __future__ import annotations
+
+from tidelog.broker.api import Api
+from tidelog.broker.auto_create import create_offsets_topic
+from tidelog.broker.brokers import broker_addresses
+from tidelog.broker.context import RequestContext
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_NAMES = {_TRANSACTION: "transactions", _SHARE: "share groups"}
+_Coordinator = FindCoordinatorResponse.Coordinator
+
+
+def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
+    if ctx.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_find(request.key_type, key, ctx) for key in request.coordinator_keys]
+        )
+    found = _find(request.key_type, request.key, ctx)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(key_type: int, key: str, ctx: RequestContext) -> _Coordinator:
+    missing = _Coordinator(key=key, node_id=-1, host="", port=-1)
+    if key_type != _GROUP:
+        missing.error_code = ErrorCode.INVALID_REQUEST
+        what = _NAMES.get(key_type)
+        missing.error_message = f"{what} are not supported yet" if what else f"unknown coordinator type {key_type}"
+        return missing
+    image = ctx.services.image
+    if "__consumer_offsets" not in image.topics:
+        create_offsets_topic(ctx.services)
+        missing.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        missing.error_message = "the coordinator is not available yet: ask again"
+        return missing
+    state = image.partition("__consumer_offsets", ctx.services.groups.partition_for(key))
+    for broker_id, host, port, _ in broker_addresses(ctx):
+        if state is not None and broker_id == state.leader:
+            return _Coordinator(key=key, node_id=broker_id, host=host, port=port, error_message=None)
+    missing.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    missing.error_message = "the coordinator's partition has no leader"
+    return missing
+
+
+API = Api(key=10, versions=range(0, 7), handle=handle)
