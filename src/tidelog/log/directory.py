@@ -41,13 +41,13 @@ class LogDirectory:
         """As the last checkpoint told them; the caller owns them from then on."""
         self._recovery_points: dict[Name, int] = {}
         self._log_starts: dict[Name, int] = {}
-        # Partitions that are gone, but named in a checkpoint on disk: a new one of that name must not inherit from them.
+        # Partitions that are gone, but named in a checkpoint on disk: a new one of that name must not inherit it.
         self._stale: set[Name] = set()
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> LogDirectory:
         """Make the directory if need be and take it: DirectoryLockedError when another node has it."""
-        disk.make_dirs(path)
+        _make_durable_dirs(disk, path)
         directory = cls(disk, path, disk.lock(f"{path}/{LOCK}"))
         try:
             directory._read()
@@ -247,3 +247,14 @@ class LogDirectory:
         for log in self.partitions.values():
             log.close_files()
         self._lock.release()
+
+
+def _make_durable_dirs(disk: Disk, path: str) -> None:
+    """A directory is only as durable as its name in the one above, and that one's name in turn."""
+    above: list[str] = []
+    while path not in ("", ".", "/") and not disk.is_dir(path):
+        above.append(path)
+        path = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    for made in reversed(above):
+        disk.make_dirs(made)
+        disk.sync_dir(made.rpartition("/")[0] or ("/" if made.startswith("/") else "."))

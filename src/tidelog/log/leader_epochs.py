@@ -39,8 +39,9 @@ class LeaderEpochs:
         self.changes = 0
         self.synced_changes = 0
 
-    def load(self) -> None:
-        """Raises CorruptFileError for a file that is no list of growing epochs and offsets."""
+    def load(self) -> bool:
+        """Whether the file told anything, be it that there is no epoch. CorruptFileError for one that is no list of
+        growing epochs and offsets."""
         data = self._disk.read_file(self.path)
         entries: list[EpochStart] = []
         for fields in decode_lines(data or b"", self.path):
@@ -53,6 +54,7 @@ class LeaderEpochs:
                 raise CorruptFileError(f"{self.path} goes back at epoch {entry.epoch}")
             entries.append(entry)
         self._set(entries)
+        return bool(data)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:

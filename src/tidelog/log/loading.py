@@ -78,7 +78,7 @@ class _Loader:
             end = log_start_offset
             self.segments = [Segment.create(self.disk, self.directory, end, now_ms=self.now_ms)]
         start = max(log_start_offset, self.segments[0].base_offset)
-        if not epochs_known:
+        if not epochs_known and end > start:
             self._find_epochs()
         self.epochs.bound(start, end)
         self._load_producers(names, start, end)
@@ -163,9 +163,12 @@ class _Loader:
             if epoch > self.epochs.latest:
                 learned |= self.epochs.note(epoch, header.base_offset)
 
+        # A power cut may take the end of a segment at a batch boundary and leave the name of the next one: then that
+        # one goes too. Only the cleaner makes gaps on purpose.
+        may_have_gaps = "compact" in self.config.cleanup_policy
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            if segment.base_offset < end:
+            if segment.base_offset < end or (segment.base_offset > end and number > first and not may_have_gaps):
                 self._remove_segments(self.segments[number:])
                 break
             size = segment.size
@@ -188,12 +191,11 @@ class _Loader:
     # Epochs and producers
 
     def _load_epochs(self) -> bool:
-        """False when the file cannot be believed: then the batches tell."""
+        """False when there is no file, or it cannot be believed: then the batches tell."""
         try:
-            self.epochs.load()
+            return self.epochs.load()
         except CorruptFileError:
             return False
-        return True
 
     def _find_epochs(self) -> None:
         self.epochs.clear()
