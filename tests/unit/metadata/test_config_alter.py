@@ -184,6 +184,11 @@ def test_a_listeners_own_setting_is_checked_by_its_base_name() -> None:
     )
 
 
+def test_a_mechanisms_own_setting_is_known_too() -> None:
+    name = "listener.name.inside.scram-sha-256.sasl.jaas.config"
+    assert altered("broker", {}, [set_(name, "x")]) == {name: "x"}
+
+
 def test_the_throttles_exist_only_at_run_time() -> None:
     name = "leader.replication.throttled.rate"
     assert altered("broker", {}, [set_(name, "5")]) == {name: "5"}

@@ -127,6 +127,19 @@ def test_a_bad_value_says_what_is_allowed(name: str, text: str, sentence: str) -
     assert str(raised.value) == sentence
 
 
+def test_a_very_long_value_is_not_repeated_whole() -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(BROKER_CONFIGS["num.partitions"], "9" * 5000)
+    assert str(raised.value) == f"num.partitions={'9' * 200}...: expected a whole number from 1 to 2147483647"
+    assert parse(BROKER_CONFIGS["num.partitions"], "0" * 100 + "7") == 7
+
+
+def test_a_bad_password_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(key_of("password", "in a|b"), "secret")
+    assert str(raised.value) == "some.config=[hidden]: expected a or b"
+
+
 def test_topics_and_groups_have_their_own_forms() -> None:
     with pytest.raises(ConfigError) as raised:
         parse(TOPIC_CONFIGS["leader.replication.throttled.replicas"], "1-2")

@@ -86,7 +86,7 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
     ("setting", "warning"),
     [
         ("num.partition=3", "num.partition is ignored: it is not a known config; did you mean num.partitions?"),
-        ("Num.Partitions=3", "Num.Partitions is ignored: it is not a known config; did you mean num.partitions?"),
+        ("NUM.PARTITIONS=3", "NUM.PARTITIONS is ignored: it is not a known config; did you mean num.partitions?"),
         ("log_dirs=/a", "log_dirs is ignored: it is not a known config; did you mean log.dirs?"),
         ("tidelog.sync=x", "tidelog.sync is ignored: it is not a known config; did you mean tidelog.sync.mode?"),
         ("favourite.colour=blue", "favourite.colour is ignored: it is not a known config"),
@@ -103,6 +103,10 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
         (
             "listener.name.plaintext.max.connections=9",
             "listener.name.plaintext.max.connections is known but has no effect yet",
+        ),
+        (
+            "listener.name.plaintext.connections.max.idle.ms=9",
+            "listener.name.plaintext.connections.max.idle.ms is known but has no effect yet",
         ),
         (
             "log.cleanup.policy=delete,compact",
@@ -176,6 +180,10 @@ def test_errors_before_any_value_is_looked_at(tmp_path: Path) -> None:
         (
             ["listeners=PLAINTEXT://h:1,CONTROLLER://:1"],
             "listeners: PLAINTEXT and CONTROLLER both want port 1",
+        ),
+        (
+            ["listeners=CONTROLLER://:1", "listener.security.protocol.map=A:PLAINTEXT"],
+            "listeners=CONTROLLER://:1: listener.security.protocol.map has no entry for CONTROLLER",
         ),
         (
             ["listener.security.protocol.map=A:TLS"],

@@ -8,6 +8,7 @@ from tidelog.metadata.config.key import ConfigError, ConfigKey, Password, Value
 from tidelog.metadata.config.validators import expectation, is_allowed
 
 _JAVA_BLANK = "".join(map(chr, range(33)))
+_SHOWN_MAX = 200
 _BITS = {"int": 31, "short": 15, "long": 63}
 _FLOAT = r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)"
 _HEX_FLOAT = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?"
@@ -30,8 +31,10 @@ def parse(key: ConfigKey, text: str) -> Value:
 
 
 def complaint(key: ConfigKey, text: str, *, past_type_limit: bool = False) -> str:
-    shown = "[hidden]" if key.sensitive else text
-    if not text:
+    shown = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+    if key.sensitive:
+        shown = "[hidden]"
+    elif not text:
         shown = "(nothing)"
     sentence = f"{key.name}={shown}: expected {expectation(key, past_type_limit=past_type_limit)}"
     if key.type in _BITS and text[:1].isdigit():
@@ -72,7 +75,8 @@ def _boolean(text: str) -> bool:
 def _whole(text: str, bits: int) -> int:
     if not re.fullmatch(r"[+-]?\d+", text):
         raise ValueError(text)
-    if len(text) > 30:
+    # Python refuses to convert thousands of digits, and takes its time for hundreds.
+    if len(text) > 30 and len(text.lstrip("+-0")) > 30:
         raise OverflowError(text)
     value = int(text)
     if not -(1 << bits) <= value < 1 << bits:
