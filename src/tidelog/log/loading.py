@@ -155,13 +155,16 @@ class _Loader:
 
     def _recover(self, first: int) -> int:
         """Check the segments from this one on; what follows the first damage is dropped."""
-        end, epoch, learned = self.segments[first].base_offset, -1, False
+        end, epoch = self.segments[first].base_offset, -1
+        # Behind the recovery point either the file or the batches may be the newer; the batches are what counts.
+        told = self.epochs.entries
+        self.epochs.bound(0, end)
 
         def note(header: BatchHeader) -> None:
-            nonlocal epoch, learned
+            nonlocal epoch
             epoch = header.leader_epoch
             if epoch > self.epochs.latest:
-                learned |= self.epochs.note(epoch, header.base_offset)
+                self.epochs.note(epoch, header.base_offset)
 
         # A power cut may take the end of a segment at a batch boundary and leave the name of the next one: then that
         # one goes too. Only the cleaner makes gaps on purpose.
@@ -177,7 +180,7 @@ class _Loader:
             if segment.size != size:
                 self._remove_segments(self.segments[number + 1 :])
                 break
-        if learned:
+        if self.epochs.entries != told:
             self.epochs.write()
         return end
 

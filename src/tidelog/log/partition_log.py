@@ -478,7 +478,7 @@ class PartitionLog:
             paths += segment.mark_deleted()
             paths += self.producers.mark_deleted(segment.base_offset)
         del self._segments[: len(gone)]
-        # A power cut may undo the renames, and what comes back was perhaps never synced: no later flush may vouch for it.
+        # A power cut may undo the renames, and what comes back was perhaps never synced: no flush may vouch for it.
         self._note_directory()
         self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
         self.maybe_increment_log_start(self._segments[0].base_offset)

@@ -165,6 +165,9 @@ def cases() -> Iterator[tuple[int, int, bool]]:
         yield number, number, True
         yield number, number, False
         yield number, number + 10_000, False
+    # An epoch whose file survived while its batches were lost to those that they had replaced.
+    yield 123, 3123, False
+    yield 128, 8128, False
 
 
 def test_a_crash_at_every_change_keeps_what_was_flushed() -> None:
