@@ -8,7 +8,7 @@ from typing import Final
 from tidelog.controller.decision import Decision
 from tidelog.controller.placement import NotEnoughBrokers, place_replicas, placed_record
 from tidelog.metadata.config import BrokerValues
-from tidelog.metadata.config.alter import Refusal, replaced
+from tidelog.metadata.config.alter import Refusal, overrides_of_new_topic
 from tidelog.metadata.config.describe import describe_topic
 from tidelog.metadata.image import TOPIC_RESOURCE, MetadataImage
 from tidelog.protocol.errors import ErrorCode
@@ -65,7 +65,7 @@ def _create(
     topic: _Topic, image: MetadataImage, values: BrokerValues, random: Random, taken: set[str]
 ) -> tuple[list[object], _Result]:
     _check_name(topic.name, image, taken)
-    overrides = replaced("topic", {config.name: config.value for config in topic.configs})
+    overrides = overrides_of_new_topic({config.name: config.value for config in topic.configs})
     if isinstance(overrides, Refusal):
         raise _Refused(overrides.code, overrides.message)
     replicas = _replicas(topic, image, values)

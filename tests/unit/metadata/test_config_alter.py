@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from tidelog.metadata.config import BrokerValues, Scope
-from tidelog.metadata.config.alter import INVALID_CONFIG, INVALID_REQUEST, Change, Op, Refusal, altered, replaced
+from tidelog.metadata.config.alter import (
+    INVALID_CONFIG,
+    INVALID_REQUEST,
+    Change,
+    Op,
+    Refusal,
+    altered,
+    overrides_of_new_topic,
+    replaced,
+)
 
 
 def set_(name: str, value: str | None) -> Change:
@@ -194,8 +203,15 @@ def test_the_throttles_exist_only_at_run_time() -> None:
     assert altered("broker", {}, [set_(name, "5")]) == {name: "5"}
 
 
-def test_replacing_checks_the_whole_map_as_create_topics_needs() -> None:
+def test_replacing_checks_the_whole_map() -> None:
     assert replaced("topic", {"retention.ms": "5"}) == {"retention.ms": "5"}
     assert replaced("topic", {"retention.ms": None}) == Refusal(
         INVALID_REQUEST, "retention.ms needs a value; to remove it, delete it"
+    )
+
+
+def test_a_new_topic_gets_what_it_names() -> None:
+    assert overrides_of_new_topic({"retention.ms": "5"}) == {"retention.ms": "5"}
+    assert overrides_of_new_topic({"retention.ms": None}) == Refusal(
+        INVALID_CONFIG, "retention.ms needs a value; to take the default, leave it out"
     )

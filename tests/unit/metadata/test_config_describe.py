@@ -80,7 +80,14 @@ OVERRIDES = {"retention.ms": "5000", "cleanup.policy": "compact,delete", "segmen
 
 def apache_describes(directory: Path) -> str:
     with ApacheKafka(directory, heap="512m", properties=EXTRA) as kafka:
-        command = ["java", "-cp", f"{apache_libs()}/*", str(HERE / "DescribeConfigs.java"), str(kafka.port)]
+        command = [
+            "java",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{apache_libs()}/*",
+            str(HERE / "DescribeConfigs.java"),
+            str(kafka.port),
+        ]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         text = text.replace(str(directory / "logs"), "/data")
         return text.replace(f":{kafka.port}", ":9092").replace(f":{kafka.controller_port}", ":9093")

@@ -68,6 +68,15 @@ def test_an_override_of_a_newer_release_is_left_out() -> None:
     assert "some.day.ms" not in effective_topic_values({"some.day.ms": "1"}, BrokerValues())
 
 
+def test_a_stored_value_that_is_no_longer_allowed_is_left_out() -> None:
+    broker = BrokerValues(
+        {"log.segment.bytes": "2000000"}, {"log.segment.bytes": "1"}, {"log.segment.bytes": "3000000"}
+    )
+    assert broker["log.segment.bytes"] == 3000000
+    assert effective_topic_values({"segment.bytes": "1"}, broker)["segment.bytes"] == 3000000
+    assert effective_group_values({"consumer.session.timeout.ms": "x"}, broker)["consumer.session.timeout.ms"] == 45000
+
+
 def test_the_defaults_of_a_broker_are_not_changed_by_a_topic() -> None:
     broker = BrokerValues()
     effective_topic_values({"segment.bytes": "1048576"}, broker)

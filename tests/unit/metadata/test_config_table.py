@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ def test_what_is_honoured_exists() -> None:
     names = {key.name for key in ALL}
     assert names >= HONOURED
     assert set(NOT_YET) <= HONOURED
+
+
+def test_what_the_code_reads_is_honoured() -> None:
+    """Whoever makes the code act on another config adds it to HONOURED, or the node warns that it has no effect."""
+    names = {key.name for key in ALL}
+    source = DOCS.parent / "src/tidelog"
+    for path in source.rglob("*.py"):
+        if not path.is_relative_to(source / "metadata/config"):
+            read = set(re.findall(r"""["']([a-z0-9]+(?:\.[a-z0-9]+)+)["']""", path.read_text(encoding="utf-8"))) & names
+            assert read <= HONOURED, path
 
 
 def test_every_config_has_one_line_of_documentation_and_no_line_is_left_over() -> None:

@@ -1,6 +1,6 @@
 """May these changes be made to a resource's configs, and what are its overrides afterwards.
 
-The controller asks here before it writes ConfigRecords; CreateTopics asks with the whole map. Nothing is stored here.
+The controller asks here before it writes ConfigRecords. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -74,9 +74,17 @@ def replaced(
     broker: BrokerValues | None = None,
     cluster_wide: bool = False,
 ) -> dict[str, str] | Refusal:
-    """AlterConfigs and CreateTopics: the overrides are exactly these."""
+    """AlterConfigs: the overrides are exactly these."""
     changes = [Change(name, Op.SET, value) for name, value in configs.items()]
     return altered(scope, {}, changes, broker=broker, cluster_wide=cluster_wide)
+
+
+def overrides_of_new_topic(configs: Mapping[str, str | None]) -> dict[str, str] | Refusal:
+    """CreateTopics, where Kafka has another code for a missing value."""
+    for name, value in configs.items():
+        if value is None:
+            return Refusal(INVALID_CONFIG, f"{name} needs a value; to take the default, leave it out")
+    return replaced("topic", configs)
 
 
 def _apply(scope: Scope, result: dict[str, str], change: Change, cluster_wide: bool) -> Refusal | None:

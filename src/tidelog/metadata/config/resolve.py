@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.metadata.config.key import ConfigKey, Value
+from tidelog.metadata.config.key import ConfigError, ConfigKey, Value
 from tidelog.metadata.config.parse import parse
 from tidelog.metadata.config.table import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 
@@ -59,10 +59,15 @@ class BrokerValues:
     def __getitem__(self, name: str) -> Value:
         """The typed value of a known config, default included."""
         if name not in self._values:
-            key = BROKER_CONFIGS[name]
-            text = self.text(name)
-            self._values[name] = default_of(key) if text is None else parse(key, text)
+            self._values[name] = self._parsed(BROKER_CONFIGS[name])
         return self._values[name]
+
+    def _parsed(self, key: ConfigKey) -> Value:
+        for layer in (self.dynamic, self.dynamic_default):
+            if key.name in layer and (value := _stored(key, layer[key.name])) is not None:
+                return value
+        text = None if self._is_outvoted(key.name) else self.static.get(key.name)
+        return default_of(key) if text is None else parse(key, text)
 
     def topic_defaults(self) -> dict[str, Value]:
         if self._topic_defaults is None:
@@ -82,17 +87,26 @@ class BrokerValues:
         return default_of(key)
 
 
+def _stored(key: ConfigKey, text: str) -> Value:
+    """The value of a setting that was checked when it was stored; None where another release, with other rules, stored
+    it. It is better to run without it than not to run."""
+    try:
+        return parse(key, text)
+    except ConfigError:
+        return None
+
+
 def default_of(key: ConfigKey) -> Value:
     return None if key.default is None else parse(key, key.default)
 
 
 def effective_topic_values(overrides: Mapping[str, str], broker: BrokerValues) -> dict[str, Value]:
-    """Every topic config by Kafka's name, typed. Overrides that the table does not know are left out: they can come
-    from a log that a newer release wrote."""
+    """Every topic config by Kafka's name, typed. Overrides that the table does not know or allow are left out: they can
+    come from a log that another release wrote."""
     values = dict(broker.topic_defaults())
     for name, text in overrides.items():
-        if name in TOPIC_CONFIGS:
-            values[name] = parse(TOPIC_CONFIGS[name], text)
+        if name in TOPIC_CONFIGS and (value := _stored(TOPIC_CONFIGS[name], text)) is not None:
+            values[name] = value
     return values
 
 
@@ -100,8 +114,7 @@ def effective_group_values(overrides: Mapping[str, str], broker: BrokerValues) -
     """Every group config by Kafka's name, typed."""
     values: dict[str, Value] = {}
     for name, key in GROUP_CONFIGS.items():
-        if name in overrides:
-            values[name] = parse(key, overrides[name])
-        else:
-            values[name] = broker[key.synonyms[0].name] if key.synonyms else default_of(key)
+        values[name] = broker[key.synonyms[0].name] if key.synonyms else default_of(key)
+        if name in overrides and (value := _stored(key, overrides[name])) is not None:
+            values[name] = value
     return values
