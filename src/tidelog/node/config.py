@@ -16,7 +16,6 @@ from tidelog.metadata.config.key import ConfigKey
 from tidelog.metadata.config.prefixes import base_name, is_passed_on
 from tidelog.node.environment import config_name, settings
 from tidelog.node.listeners import AUTO, Listener, check_advertised, check_ports, parse_listeners, protocol_map
-from tidelog.node.properties import decode, parse_properties
 
 
 class Setting(NamedTuple):
@@ -144,6 +143,9 @@ def load(path: str | None, environ: Mapping[str, str], overrides: Sequence[str] 
 
 
 def _from_file(path: str) -> list[Setting]:
+    # A node without a file, as in a fixture, need not pay for the parser.
+    from tidelog.node.properties import decode, parse_properties
+
     try:
         with open(path, "rb") as file:
             text = decode(file.read())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.metadata.config import ConfigError
 
@@ -14,8 +14,7 @@ _ENDPOINT = r"([A-Za-z0-9_.\-]+)://(\[[0-9a-fA-F:.%]*\]|[^:\[\]/]*):(-?\d{1,5})"
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     name: str
     protocol: str
     host: str

@@ -6,9 +6,8 @@ The controller asks here before it writes ConfigRecords. Nothing is stored here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.metadata.config.key import ConfigError, ConfigKey, Scope
 from tidelog.metadata.config.parse import parse
@@ -30,15 +29,13 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     name: str
     op: int
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Kafka's error code and a sentence for the user."""
 
     code: int
