@@ -50,6 +50,8 @@ def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[
 
 def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:
     size = len(records)
+    if size == 0:
+        raise LogError(ErrorCode.INVALID_RECORD, "the request holds no batch for this partition")
     if size < HEADER_SIZE:
         raise LogError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes is smaller than its header")
     header = read_header(records)

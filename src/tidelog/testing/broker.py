@@ -7,7 +7,6 @@ import itertools
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -60,6 +59,7 @@ class Broker:
         self._node: Node | None = None
         self._runner: _ThreadRunner | None = None
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self._lines = _Lines()
         self._addresses: list[str] = []
 
@@ -104,9 +104,18 @@ class Broker:
             self._runner.close()
             self._runner = None
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.communicate(timeout=30)
-            self._process = None
+            self._process.terminate()
+            self._process.wait(timeout=30)
+            self._end_process()
+        self._clean_up()
+
+    def kill(self) -> None:
+        """kill -9, for tests of what survives; only with process=True. The data directory stays if it was given."""
+        if self._process is None:
+            raise RuntimeError("only a broker in a process of its own can be killed: Broker(process=True)")
+        self._process.kill()
+        self._process.wait()
+        self._end_process()
         self._clean_up()
 
     def __enter__(self) -> Self:
@@ -185,9 +194,18 @@ class Broker:
             self._lines.lines.append(line.rstrip("\n"))
             if line.startswith("tidelog is ready on "):
                 self._addresses = line.split(" ")[4].rstrip(",;").split(",")
-                threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
+                self._reader = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
+                self._reader.start()
                 return
         raise RuntimeError(f"the broker did not start:\n{self.log}")
+
+    def _end_process(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        if self._reader is not None:
+            self._reader.join(timeout=10)
+            self._reader = None
+        self._process.stdout.close()
+        self._process = None
 
     def _follow(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
