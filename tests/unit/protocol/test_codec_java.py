@@ -122,7 +122,7 @@ def test_unknown_tags_on_every_struct_are_skipped(entry: Entry, oracle: Oracle) 
         assert len(tagged) > len(plain)
         assert decode(entry.shape, version, tagged) == message
 
-    for_examples(messages(entry, version), EXAMPLES_PER_VERSION, check)
+    for_examples(messages(entry, version), 2, check)
 
 
 @pytest.mark.parametrize("entry", RELEASED, ids=repr)

@@ -46,7 +46,7 @@ def test_a_metadata_record_of_a_newer_kafka_is_none(value: bytes) -> None:
     assert decode_metadata_record(value) is None
 
 
-@pytest.mark.parametrize("value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00\x01", b"\x01\x02\x00\x7f"])
+@pytest.mark.parametrize("value", [b"", b"\x01", b"\x01\x02", b"\x02\x14\x00\x00", b"\x01\x02\x00\x7f"])
 def test_a_broken_metadata_record_is_refused(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_metadata_record(value)
