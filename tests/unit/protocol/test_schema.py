@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +11,9 @@ from msgspec import Struct
 
 from tests.unit.protocol.catalog import CATALOG, Entry
 from tidelog.protocol.apis import APIS, ApiKey
-from tidelog.protocol.schema import NO_VERSIONS, StructSchema, Versions, load_message
+from tidelog.protocol.schema import NO_VERSIONS, SCHEMAS, StructSchema, Versions, load_message
+from tools.apache import apache_libs, newest_clients_libs, why_not
+from tools.extract_schemas import read_all
 
 # Measured on a running broker and controller; see docs of the ApiVersions API.
 BROKER_LISTENER = (
@@ -92,3 +95,14 @@ def test_versions() -> None:
 def test_an_unknown_message_is_an_error_with_its_name() -> None:
     with pytest.raises(LookupError, match=r"schemas/metadata\.txt has no message Metadata"):
         load_message("metadata", "Metadata")
+
+
+@pytest.mark.java
+def test_the_committed_facts_are_those_of_the_jars() -> None:
+    released, newest = apache_libs(), newest_clients_libs()
+    if released is None or newest is None:
+        pytest.skip(f"no jars to read: {why_not()}")
+    facts: dict[str, str] = {}
+    for message in sorted(read_all(released, newest), key=lambda message: message.name):
+        facts[message.module] = facts.get(message.module, "") + message.facts()
+    assert facts == {path.stem: path.read_text() for path in Path(SCHEMAS).glob("*.txt")}
