@@ -39,7 +39,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data, level=level if level is not None else 1))
+            return _compress_lz4(data, 1 if level is None else level)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=level if level is not None else 3))
         case Codec.NONE:
@@ -88,6 +88,13 @@ def _decompress_into(library: Any, data: Buffer, limit_bytes: int) -> Buffer:
 def _ran_out_of_room(error: Exception) -> bool:
     text = str(error).lower()
     return "failed to write whole buffer" in text or "too small" in text or "write zero" in text
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    """In blocks that do not refer to each other: Kafka's reader knows no others, and cramjam links them by default."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))  # it takes nothing else
+    return bytes(compressor.finish())
 
 
 def _compress_snappy(data: Buffer) -> bytes:
