@@ -65,7 +65,7 @@ def list_groups(groups: Iterable[ClassicGroup], states: list[str], types: list[s
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
-            group_type=CLASSIC_TYPE.capitalize(),
+            group_type=CLASSIC_TYPE,
         )
         for group in groups
         if not wanted_states or group.state.value.lower() in wanted_states
