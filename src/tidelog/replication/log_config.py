@@ -12,7 +12,7 @@ from tidelog.metadata.config import BrokerValues, effective_topic_values
 def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
     values: dict[str, Any] = dict(effective_topic_values(overrides, broker))
     return LogConfig(
-        segment_bytes=values["segment.bytes"],
+        segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
         segment_ms=values["segment.ms"],
         segment_jitter_ms=values["segment.jitter.ms"],
         segment_index_bytes=values["segment.index.bytes"],

@@ -193,8 +193,14 @@ class SimDisk:
         self.trace: list[str] | None = None
         """Set to a list to have every change named in it."""
         self.sync_count = 0
+        self.on_crash: Callable[[], None] | None = None
+        """Called when a crash point is hit, before anything else can run: the harness kills the node's process."""
 
     # Faults
+
+    @property
+    def is_crashed(self) -> bool:
+        return self._crashed
 
     def check_alive(self) -> None:
         if self._crashed:
@@ -210,6 +216,8 @@ class SimDisk:
             raise DiskError(f"cannot {what}: Input/output error")
         if self.operations == self.faults.crash_at:
             self._crashed = True
+            if self.on_crash is not None:
+                self.on_crash()
             if what.startswith("append"):
                 return True
             raise SimulatedCrash

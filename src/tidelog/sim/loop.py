@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final, NoReturn, TypeVar
 
 from tidelog.kernel.errors import TidelogError
+from tidelog.sim.disk import SimulatedCrash
 from tidelog.sim.process import SimProcess, current_process
 
 T = TypeVar("T")
@@ -215,6 +216,8 @@ def run(main: Coroutine[Any, Any, T], seed: int = 0, *, limit_s: float = 86_400.
             _wind_up(loop)
         # "Task exception was never retrieved" and failed callbacks would else pass as success.
         for context in loop.errors:
+            if isinstance(context.get("exception"), SimulatedCrash):
+                continue  # the end of a killed node, not a failure
             message = f"{context.get('message', 'a callback failed')}: {context.get('exception')!r}"
             raise SimulationError(message) from context.get("exception")
         return result

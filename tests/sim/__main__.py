@@ -1,0 +1,51 @@
+"""`./dev sim`: as many seeds as there is time for."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from tests.sim.metadata_workload import run_metadata
+from tests.sim.workload import run_workload
+from tidelog.sim.loop import run
+
+WORKLOADS = {"log": run_workload, "metadata": run_metadata}
+
+
+def run_seed(workload: str, seed: int) -> str | None:
+    logging.disable(logging.CRITICAL)
+    try:
+        run(WORKLOADS[workload](seed), seed)  # type: ignore[arg-type]
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many (1000)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
+    args = parser.parse_args()
+    chosen = list(WORKLOADS) if args.workload == "all" else [args.workload]
+    failures = 0
+    started_s = time.monotonic()
+    with ProcessPoolExecutor() as pool:
+        jobs = {pool.submit(run_seed, name, args.first + n): (name, args.first + n) for n in range(args.seeds) for name in chosen}
+        for done, job in enumerate(as_completed(jobs), 1):
+            error = job.result()
+            if error is not None:
+                failures += 1
+                name, seed = jobs[job]
+                print(f"\n{name} seed {seed}: {error}\n  again: ./dev sim --workload {name} --first {seed} --seeds 1")
+            if sys.stderr.isatty():
+                print(f"\r{done} of {len(jobs)}", end="", file=sys.stderr)
+    print(f"\nsimulation: {len(jobs)} seeds in {time.monotonic() - started_s:.0f} s, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
