@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.controller.decision import Decision
-from tidelog.metadata.config import Scope
+from tidelog.metadata.config import BrokerValues, Scope
 from tidelog.metadata.config.alter import Change, Refusal, altered, replaced
 from tidelog.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from tidelog.protocol.errors import ErrorCode
@@ -38,7 +38,9 @@ def resource_complaint(image: MetadataImage, resource_type: int, name: str) -> R
     return None
 
 
-def incremental_alter(request: IncrementalAlterConfigsRequest, image: MetadataImage) -> Decision:
+def incremental_alter(
+    request: IncrementalAlterConfigsRequest, image: MetadataImage, values: BrokerValues
+) -> Decision:
     shape = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     decision = Decision(IncrementalAlterConfigsResponse())
     for resource in request.resources:
@@ -50,6 +52,7 @@ def incremental_alter(request: IncrementalAlterConfigsRequest, image: MetadataIm
                 SCOPES[resource.resource_type],
                 current,
                 changes,
+                broker=values,
                 cluster_wide=resource.resource_type == BROKER_RESOURCE and not resource.resource_name,
             )
             refusal = _record(decision, resource, current, result, request.validate_only)
@@ -57,7 +60,7 @@ def incremental_alter(request: IncrementalAlterConfigsRequest, image: MetadataIm
     return decision
 
 
-def alter(request: AlterConfigsRequest, image: MetadataImage) -> Decision:
+def alter(request: AlterConfigsRequest, image: MetadataImage, values: BrokerValues) -> Decision:
     """The old call: what is not named is removed."""
     shape = AlterConfigsResponse.AlterConfigsResourceResponse
     decision = Decision(AlterConfigsResponse())
@@ -67,6 +70,7 @@ def alter(request: AlterConfigsRequest, image: MetadataImage) -> Decision:
             result = replaced(
                 SCOPES[resource.resource_type],
                 {config.name: config.value for config in resource.configs},
+                broker=values,
                 cluster_wide=resource.resource_type == BROKER_RESOURCE and not resource.resource_name,
             )
             current = image.config(resource.resource_type, resource.resource_name)

@@ -26,7 +26,5 @@ class LogConfig:
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
-    flush_messages: int = 2**63 - 1
-    flush_ms: int = 2**63 - 1
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = 86_400_000

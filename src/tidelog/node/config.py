@@ -86,10 +86,6 @@ class NodeConfig:
     def log_dirs(self) -> tuple[str, ...]:
         return self.get_list("log.dirs" if self.is_set("log.dirs") else "log.dir")
 
-    @property
-    def metadata_log_dir(self) -> str:
-        return self.get_str("metadata.log.dir") if self.is_set("metadata.log.dir") else self.log_dirs[0]
-
     @cached_property
     def listeners(self) -> tuple[Listener, ...]:
         found = parse_listeners("listeners", self.get_list("listeners"), self._protocols)

@@ -45,6 +45,7 @@ class Upkeep:
         return [
             every(ms("log.retention.check.interval.ms"), self._retention),
             every(ms("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
+            every(ms("producer.id.expiration.check.interval.ms"), self._expire_producers),
             every(lambda: _IDLE_CHECK_S, self._idle),
             self._watch_loop_lag(),
         ]
@@ -62,6 +63,9 @@ class Upkeep:
         for log in self._partitions.unsynced():
             await flush(self._disk, log)
         self._partitions.checkpoint()
+
+    async def _expire_producers(self) -> None:
+        self._partitions.expire_producers()
 
     async def _idle(self) -> None:
         for listener in self._listeners:

@@ -29,8 +29,6 @@ def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
         compression_gzip_level=values["compression.gzip.level"],
         compression_lz4_level=values["compression.lz4.level"],
         compression_zstd_level=values["compression.zstd.level"],
-        flush_messages=values["flush.messages"],
-        flush_ms=values["flush.ms"],
         min_insync_replicas=values["min.insync.replicas"],
         producer_id_expiration_ms=int(broker["producer.id.expiration.ms"]),  # type: ignore[arg-type]
     )

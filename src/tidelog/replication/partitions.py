@@ -135,6 +135,12 @@ class Partitions:
         for partition in self:
             partition.log.remove_due_files(now_ms)
 
+    def expire_producers(self) -> None:
+        """Forget the sequences of producers that have been silent for producer.id.expiration.ms."""
+        now_ms = self._clock.wall_ms()
+        for partition in self:
+            partition.log.producers.expire(now_ms, partition.log.config.producer_id_expiration_ms)
+
     def checkpoint(self) -> None:
         """High watermarks, recovery points and log starts, for the next start."""
         self._directory.checkpoint(self.high_watermarks())

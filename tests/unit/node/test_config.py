@@ -21,7 +21,6 @@ def test_nothing_set_is_one_node_on_loopback() -> None:
     assert (config.node_id, config.roles, config.log_dirs) == (1, ("broker", "controller"), ("tidelog-data",))
     assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),)
     assert config.advertised_listeners is None
-    assert config.metadata_log_dir == "tidelog-data"
     assert (config.warnings, config.cluster_id, config.static) == ([], None, {})
 
 
@@ -88,7 +87,7 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
         ("num.partition=3", "num.partition is ignored: it is not a known config; did you mean num.partitions?"),
         ("NUM.PARTITIONS=3", "NUM.PARTITIONS is ignored: it is not a known config; did you mean num.partitions?"),
         ("log_dirs=/a", "log_dirs is ignored: it is not a known config; did you mean log.dirs?"),
-        ("tidelog.sync=x", "tidelog.sync is ignored: it is not a known config; did you mean tidelog.sync.mode?"),
+        ("tidelog.http.listen=x", "tidelog.http.listen is ignored: it is not a known config; did you mean tidelog.http.listener?"),
         ("favourite.colour=blue", "favourite.colour is ignored: it is not a known config"),
         (
             "retention.ms=5",

@@ -12,7 +12,8 @@ from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
 
 
 def handle(request: AlterConfigsRequest, ctx: RequestContext) -> asyncio.Future[Any]:
-    return ctx.services.controller.submit(lambda image: alter(request, image))
+    services = ctx.services
+    return services.controller.submit(lambda image: alter(request, image, services.config.values))
 
 
 API = Api(key=33, versions=range(0, 3), handle=handle)

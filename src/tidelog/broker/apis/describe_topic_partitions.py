@@ -15,7 +15,6 @@ from tidelog.protocol.topic_names import INTERNAL_TOPICS, complaint_about_name
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
-_PARTITIONS_MAX = 2000
 
 
 def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> DescribeTopicPartitionsResponse:
@@ -26,7 +25,7 @@ def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> Desc
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
-    room = min(request.response_partition_limit, _PARTITIONS_MAX)
+    room = min(request.response_partition_limit, ctx.services.config.integer("max.request.partition.size.limit"))
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if room <= 0:

@@ -12,7 +12,8 @@ from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlter
 
 
 def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -> asyncio.Future[Any]:
-    return ctx.services.controller.submit(lambda image: incremental_alter(request, image))
+    services = ctx.services
+    return services.controller.submit(lambda image: incremental_alter(request, image, services.config.values))
 
 
 API = Api(key=44, versions=range(0, 2), handle=handle)

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 _NAMES = """
     node.id broker.id process.roles listeners advertised.listeners listener.security.protocol.map
-    inter.broker.listener.name controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
-    broker.rack log.dir log.dirs metadata.log.dir metadata.log.segment.bytes
-metadata.log.max.record.bytes.between.snapshots
-    num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable min.insync.replicas
-    message.max.bytes
-    log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
-    log.index.interval.bytes log.index.size.max.bytes log.segment.delete.delay.ms
-    log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
-    log.cleanup.policy
-    log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
-    log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
-    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
-    compression.type compression.gzip.level compression.lz4.level compression.zstd.level
-    producer.id.expiration.ms producer.id.expiration.check.interval.ms
-    group.initial.rebalance.delay.ms group.min.session.timeout.ms group.max.session.timeout.ms group.max.size
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
-    offsets.topic.compression.codec offsets.retention.minutes offsets.retention.check.interval.ms
-    offsets.commit.timeout.ms offsets.load.buffer.size offset.metadata.max.bytes
-    socket.request.max.bytes socket.listen.backlog.size socket.send.buffer.bytes socket.receive.buffer.bytes
-    connections.max.idle.ms fetch.max.bytes max.incremental.fetch.session.cache.slots
-    max.request.partition.size.limit
-    tidelog.http.listener tidelog.sync.mode
+    controller.listener.names broker.rack log.dir log.dirs metadata.log.segment.bytes
+    metadata.log.max.record.bytes.between.snapshots num.partitions default.replication.factor
+    auto.create.topics.enable delete.topic.enable min.insync.replicas message.max.bytes log.segment.bytes log.roll.ms
+    log.roll.hours log.roll.jitter.ms log.roll.jitter.hours log.index.interval.bytes log.index.size.max.bytes
+    log.segment.delete.delay.ms log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes
+    log.retention.check.interval.ms log.cleanup.policy log.flush.offset.checkpoint.interval.ms
+    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms compression.type
+    compression.gzip.level compression.lz4.level compression.zstd.level producer.id.expiration.ms
+    producer.id.expiration.check.interval.ms group.initial.rebalance.delay.ms group.min.session.timeout.ms
+    group.max.session.timeout.ms group.max.size offsets.topic.num.partitions offsets.topic.replication.factor
+    offsets.topic.segment.bytes offsets.retention.minutes offsets.retention.check.interval.ms
+    offsets.commit.timeout.ms offset.metadata.max.bytes socket.request.max.bytes connections.max.idle.ms
+    fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit tidelog.http.listener
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes
-    index.interval.bytes file.delete.delay.ms max.message.bytes flush.messages flush.ms
-    message.timestamp.type message.timestamp.before.max.ms message.timestamp.after.max.ms
+    index.interval.bytes file.delete.delay.ms max.message.bytes message.timestamp.type message.timestamp.before.max.ms
+    message.timestamp.after.max.ms internal.segment.bytes
 """
 
 HONOURED: frozenset[str] = frozenset(_NAMES.split())
