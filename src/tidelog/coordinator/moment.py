@@ -15,4 +15,5 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, clock: Clock) -> Moment:
-        return cls(int(clock.monotonic_s() * 1000), clock.wall_ms())
+        # Rounded: cut off, a clock that stands at the very deadline would be a millisecond short of it for ever.
+        return cls(round(clock.monotonic_s() * 1000), clock.wall_ms())

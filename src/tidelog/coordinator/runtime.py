@@ -109,6 +109,7 @@ class CoordinatorRuntime(Generic[M]):
         unflushed, self._unflushed = self._unflushed, []
         for shard in unflushed:
             shard.flush()
+            self._shard_changed(shard)
         self._outbox.drain()
         for partition in self._loading[:1]:
             self._advance(partition, self._places[partition])

@@ -101,6 +101,7 @@ class World:
         self.logs = [FakeLog() for _ in range(partitions)]
         self.random = Random(seed)
         self.epoch = 0
+        self._replica_log: FakeLog | None = None
         self.start()
 
     @property
@@ -139,11 +140,14 @@ class World:
         self.clock.ms = until
 
     def replayed(self) -> GroupMachine:
-        """Another machine, brought up from this one's log."""
-        machine = GroupMachine(self.config, Random(0), Outbox())
-        for batch in self.log.read_all():
+        """Another machine that sees nothing but this one's log."""
+        if self._replica_log is not self.log:
+            self._replica, self._replica_log = GroupMachine(self.config, Random(0), Outbox()), self.log
+            self._replica_position = 0
+        for batch in self.log.batches[self._replica_position :]:
             for record in iter_records(batch):
-                decoded = machine.decode(record.key or b"", record.value)
+                decoded = self._replica.decode(record.key or b"", record.value)
                 assert decoded is not None
-                machine.replay(decoded, record.offset, -1)
-        return machine
+                self._replica.replay(decoded, record.offset, -1)
+        self._replica_position = len(self.log.batches)
+        return self._replica

@@ -235,9 +235,11 @@ class Joining:
             response.leader = leader_before or ""
             response.error_code = coordinator_error(code)
             self._rebalance.answer_join(group, member, response)
-            self._rebalance.forget_session(group, member.member_id)
-            group.update(member, *before)
-            self._rebalance.touch(group, group.replace_static(member, old_id), now)
+            # A batch that timed out is in the log, and the new id with it.
+            if code is not ErrorCode.REQUEST_TIMED_OUT:
+                self._rebalance.forget_session(group, member.member_id)
+                group.update(member, *before)
+                self._rebalance.touch(group, group.replace_static(member, old_id), now)
 
         assignments = {entry.member_id: entry.assignment for entry in group.members.values()}
         return Decision((GroupWritten(group.group_id, group.to_record(assignments)),), None, settled)
