@@ -19,6 +19,7 @@ from tidelog.coordinator.shard import Limits, Shard
 from tidelog.coordinator.shard_log import ShardLog
 from tidelog.kernel.errors import DiskError, ProtocolError
 from tidelog.kernel.ports import Clock
+from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
 
 M = TypeVar("M", bound=StateMachine[Any])
@@ -139,7 +140,7 @@ class CoordinatorRuntime(Generic[M]):
         assert place.loading is not None
         try:
             done = place.loading.advance(self._limits.load_slice_records)
-        except (ProtocolError, DiskError) as error:
+        except (ProtocolError, DiskError, LogError) as error:
             # Answering without the records that could not be read would hand out groups and offsets that are wrong.
             _log.error("the coordinator of partition %d cannot load: %s", partition, error)
             place.failed, done = True, True

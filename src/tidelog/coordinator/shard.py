@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar
 from tidelog.coordinator.decision import Decision, StateMachine
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.outbox import Outbox
-from tidelog.coordinator.shard_log import AppendFailedError, ShardLog, append_error_code
+from tidelog.coordinator.shard_log import ShardLog, append_error_code
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Clock
+from tidelog.log.errors import LogError
 from tidelog.protocol.batch import NO_PRODUCER_ID
 from tidelog.protocol.errors import ErrorCode
 
@@ -173,7 +174,7 @@ class Shard(Generic[M]):
         if encoded:
             try:
                 end = self._log.append(encoded, now.wall_ms)
-            except (AppendFailedError, DiskError) as error:
+            except (LogError, DiskError) as error:
                 code = append_error_code(error)
                 for settle in settles:
                     settle(code, now)

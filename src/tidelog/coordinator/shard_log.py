@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tidelog.kernel.errors import DiskError, TidelogError
+from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer
+from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
-
-
-class AppendFailedError(TidelogError):
-    """The log refused the batch, and nothing of it was written."""
-
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(message or code.name)
-        self.code = code
 
 
 class ShardLog(Protocol):
     def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
         """Append one batch (producer id -1, epoch -1, base sequence 0, create time) and give the offset after its last
-        record. AppendFailedError or DiskError when it was not written."""
+        record. LogError or DiskError when nothing of it was written."""
         ...
 
     def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
@@ -30,12 +23,13 @@ class ShardLog(Protocol):
         ...
 
     def read_all(self) -> Iterator[Buffer]:
-        """Every whole batch from the start of the log to its end, for loading."""
+        """Every whole batch from the start of the log to its end, for loading. LogError, DiskError or ProtocolError
+        when it cannot be read."""
         ...
 
 
-def append_error_code(error: AppendFailedError | DiskError) -> ErrorCode:
-    return error.code if isinstance(error, AppendFailedError) else ErrorCode.KAFKA_STORAGE_ERROR
+def append_error_code(error: LogError | DiskError) -> ErrorCode:
+    return error.error_code if isinstance(error, LogError) else ErrorCode.KAFKA_STORAGE_ERROR
 
 
 _UNAVAILABLE = frozenset(

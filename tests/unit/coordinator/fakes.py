@@ -11,7 +11,7 @@ from tidelog.coordinator.group.coordinator import GroupCoordinator
 from tidelog.coordinator.group.machine import GroupMachine
 from tidelog.coordinator.outbox import Outbox
 from tidelog.coordinator.runtime import CoordinatorRuntime
-from tidelog.coordinator.shard_log import AppendFailedError
+from tidelog.log.errors import LogError
 from tidelog.protocol.batch import RecordInput, build_batch, iter_records
 from tidelog.protocol.errors import ErrorCode
 
@@ -40,7 +40,7 @@ class FakeLog:
 
     def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
         if self.failure is not None:
-            raise AppendFailedError(self.failure)
+            raise LogError(self.failure)
         self.add(build_batch([RecordInput(key, value, wall_ms) for key, value in records], base_offset=self.end))
         if not self.holds:
             self.high_watermark = self.end

@@ -133,7 +133,7 @@ def test_groups_are_listed_with_state_and_type_where_the_version_has_them() -> N
     commit(world, "simple", t0=1)
     assert listed(world, 3) == ["g:consumer::", "simple:::"]
     assert listed(world, 4) == ["g:consumer:Stable:", "simple::Empty:"]
-    assert listed(world, 5) == ["g:consumer:Stable:Classic", "simple::Empty:Classic"]
+    assert listed(world, 5) == ["g:consumer:Stable:classic", "simple::Empty:classic"]
 
 
 def test_lists_can_be_filtered_by_state_and_type_in_any_case() -> None:
@@ -143,9 +143,9 @@ def test_lists_can_be_filtered_by_state_and_type_in_any_case() -> None:
     assert listed(world, 4, ("stable",)) == ["g:consumer:Stable:"]
     assert listed(world, 4, ("EMPTY", "Stable")) == ["g:consumer:Stable:", "simple::Empty:"]
     assert listed(world, 4, ("nonsense",)) == []
-    assert listed(world, 5, (), ("CLASSIC",)) == ["g:consumer:Stable:Classic", "simple::Empty:Classic"]
+    assert listed(world, 5, (), ("CLASSIC",)) == ["g:consumer:Stable:classic", "simple::Empty:classic"]
     assert listed(world, 5, (), ("consumer",)) == []
-    assert listed(world, 5, ("Empty",), ("consumer", "classic")) == ["simple::Empty:Classic"]
+    assert listed(world, 5, ("Empty",), ("consumer", "classic")) == ["simple::Empty:classic"]
 
 
 def test_no_list_is_given_while_a_partition_is_loading() -> None:
