@@ -136,6 +136,6 @@ class Net(Protocol):
 
 
 class Workers(Protocol):
-    """Heavy or blocking work beside the loop. The function must be native code that releases the GIL, or blocking I/O."""
+    """Heavy or blocking work beside the loop: native code that releases the GIL, or blocking I/O."""
 
     async def run(self, function: Callable[[], T]) -> T: ...
