@@ -28,9 +28,12 @@ def run_smoke(seconds: float, record_size: int) -> int:
     if reason is not None:
         print(f"{reason}: without Java and Maven there is nothing to compare with, and no Java client to load with")
         return 0
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as home:
-        with apache.ApacheKafka(Path(home) / "apache") as kafka, TidelogNode(Path(home) / "tidelog") as tidelog:
-            return _compare({"tidelog": tidelog, "apache": kafka}, seconds, record_size)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-") as home,
+        apache.ApacheKafka(Path(home) / "apache") as kafka,
+        TidelogNode(Path(home) / "tidelog") as tidelog,
+    ):
+        return _compare({"tidelog": tidelog, "apache": kafka}, seconds, record_size)
 
 
 def _compare(nodes: dict[str, Any], seconds: float, record_size: int) -> int:
@@ -63,7 +66,16 @@ def _compare(nodes: dict[str, Any], seconds: float, record_size: int) -> int:
 
 def _produce(node: Any, topic: str, records: int, record_size: int) -> Round:
     before = cpu_of(node.process.pid)
-    arguments = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_size), "--throughput", "-1"]
+    arguments = [
+        "--topic",
+        topic,
+        "--num-records",
+        str(records),
+        "--record-size",
+        str(record_size),
+        "--throughput",
+        "-1",
+    ]
     properties = [f"bootstrap.servers={node.bootstrap_servers}", "acks=1", "enable.idempotence=false", "linger.ms=5"]
     output = _tool("org.apache.kafka.tools.ProducerPerformance", *arguments, "--command-property", *properties)
     match = _PRODUCED.findall(output)
@@ -83,7 +95,9 @@ def _consume(node: Any, topic: str, records: int) -> Round:
 def _tool(main_class: str, *arguments: str) -> str:
     libs = apache.apache_libs()
     command = ["java", "-Xmx512m", "-cp", f"{libs}/*", main_class, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120
+    )
     if done.returncode != 0:
         raise RuntimeError(done.stdout)
     return done.stdout
@@ -99,4 +113,5 @@ def _median(rounds: list[Round]) -> Round:
 
 def _show(found: Round) -> str:
     p99 = f", p99 {found.p99_ms:.0f} ms" if found.p99_ms else ""
-    return f"{found.records_per_s:10.0f} records/s, CPU {found.cpu.user_s:.2f} s user + {found.cpu.system_s:.2f} s system{p99}"
+    cpu = f"{found.cpu.user_s:.2f} s user + {found.cpu.system_s:.2f} s system"
+    return f"{found.records_per_s:10.0f} records/s, CPU {cpu}{p99}"

@@ -26,9 +26,8 @@ def cache_dir() -> Path:
 
 
 def _artifact(group: str, name: str, version: str) -> str:
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-    )
+    tags = {"groupId": group, "artifactId": name, "version": version}
+    return f"<dependency>{''.join(f'<{tag}>{text}</{tag}>' for tag, text in tags.items())}</dependency>"
 
 
 def why_not() -> str | None:
@@ -83,7 +82,17 @@ def java(main_class: str, *arguments: str, heap: str = "256m", flags: tuple[str,
     """The command line of one of Apache's own tools."""
     libs = apache_libs()
     assert libs is not None, "ask apache_libs() first"
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *flags, "-cp", f"{libs}/*", main_class, *arguments]
+    return [
+        "java",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *flags,
+        "-cp",
+        f"{libs}/*",
+        main_class,
+        *arguments,
+    ]
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
@@ -136,7 +145,16 @@ class ApacheKafka:
             run_tool("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA"[:-1] + "w", "-c", str(config))
         self.log = open(self.directory / "server.out", "ab")  # noqa: SIM115 - closed with the process
         libs = apache_libs()
-        command = ["java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-cp", f"{libs}/*", "kafka.Kafka", str(config)]
+        command = [
+            "java",
+            f"-Xms{self.heap}",
+            f"-Xmx{self.heap}",
+            "-XX:+UseG1GC",
+            "-cp",
+            f"{libs}/*",
+            "kafka.Kafka",
+            str(config),
+        ]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not self._answers():

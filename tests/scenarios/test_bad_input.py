@@ -20,7 +20,9 @@ from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 
 
-def produce(wire: Wire, topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0) -> ProduceResponse.PartitionProduceResponse:
+def produce(
+    wire: Wire, topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0
+) -> ProduceResponse.PartitionProduceResponse:
     data = ProduceRequest.PartitionProduceData(index=partition, records=records)
     named = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
     response = wire.call(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named]), 9, ProduceResponse)
@@ -100,7 +102,9 @@ def test_frames_may_arrive_byte_by_byte_and_many_at_once(wire: Wire) -> None:
 def test_answers_come_in_the_order_of_the_requests_even_when_the_first_waits(broker: Broker, wire: Wire) -> None:
     topic = broker.create_topic()
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    waiting = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])])
+    waiting = FetchRequest(
+        max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
+    )
     wire.send(waiting, 11)
     wire.send(ApiVersionsRequest(), 0)
     with Wire(broker.bootstrap_servers) as other:
@@ -137,7 +141,9 @@ def patched(offset: int, layout: str, value: int, *, mend_crc: bool = True) -> b
         pytest.param(patched(57, ">i", -1), ErrorCode.INVALID_RECORD, id="negative count"),
         pytest.param(patched(21, ">h", 0x20), ErrorCode.INVALID_RECORD, id="control batch"),
         pytest.param(patched(21, ">h", 7), ErrorCode.CORRUPT_MESSAGE, id="unknown compression"),
-        pytest.param(bytes(batch(producer_id=5, producer_epoch=0)), ErrorCode.INVALID_RECORD, id="idempotent, no sequence"),
+        pytest.param(
+            bytes(batch(producer_id=5, producer_epoch=0)), ErrorCode.INVALID_RECORD, id="idempotent, no sequence"
+        ),
         pytest.param(patched(21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE, id="transactional"),
         pytest.param(
             bytes(build_batch([RecordInput(None, b"x" * 1_100_000, 1)])), ErrorCode.MESSAGE_TOO_LARGE, id="too large"
@@ -186,9 +192,13 @@ def test_acks_0_has_no_answer_and_an_error_closes(broker: Broker) -> None:
     topic = broker.create_topic()
     data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch()))
     with Wire(broker.bootstrap_servers) as wire:
-        wire.send(ProduceRequest(acks=0, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]), 9)
+        wire.send(
+            ProduceRequest(acks=0, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]), 9
+        )
         assert end_offset(wire, topic) == 1
-        wire.send(ProduceRequest(acks=0, topic_data=[ProduceRequest.TopicProduceData(name="nope", partition_data=[data])]), 9)
+        wire.send(
+            ProduceRequest(acks=0, topic_data=[ProduceRequest.TopicProduceData(name="nope", partition_data=[data])]), 9
+        )
         assert is_closed(wire)
 
 
@@ -200,7 +210,9 @@ def test_fetch_out_of_range_wrong_epoch_and_unknown_topic(broker: Broker, wire: 
         partition = FetchRequest.FetchPartition(
             partition=0, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1000
         )
-        request = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=name, partitions=[partition])])
+        request = FetchRequest(
+            max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=name, partitions=[partition])]
+        )
         return wire.call(request, 11, FetchResponse).responses[0].partitions[0].error_code
 
     assert fetch() == ErrorCode.NONE
@@ -224,7 +236,8 @@ def test_fetch_out_of_range_wrong_epoch_and_unknown_topic(broker: Broker, wire: 
 )
 def test_topic_names_that_are_not_allowed(broker: Broker, wire: Wire, name: str, code: ErrorCode) -> None:
     topics = [
-        CreateTopicsRequest.CreatableTopic(name=known, num_partitions=1, replication_factor=1) for known in ("taken", "dotted.name")
+        CreateTopicsRequest.CreatableTopic(name=known, num_partitions=1, replication_factor=1)
+        for known in ("taken", "dotted.name")
     ]
     wire.call(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
     topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)]

@@ -59,7 +59,9 @@ def produce(topic: str, topic_id: bytes, v: int) -> Struct:
 
 def fetch(topic: str, topic_id: bytes, v: int) -> Struct:
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    named = FetchRequest.FetchTopic(topic="" if v >= 13 else topic, topic_id=_id(v, 13, topic_id), partitions=[partition])
+    named = FetchRequest.FetchTopic(
+        topic="" if v >= 13 else topic, topic_id=_id(v, 13, topic_id), partitions=[partition]
+    )
     return FetchRequest(max_wait_ms=0, topics=[named])
 
 
@@ -89,7 +91,9 @@ def offset_fetch(topic: str, topic_id: bytes, v: int) -> Struct:
     grouped = OffsetFetchRequest.OffsetFetchRequestTopics(
         name="" if v >= 10 else topic, topic_id=_id(v, 10, topic_id), partition_indexes=[0]
     )
-    return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="commit-2", topics=[grouped])])
+    return OffsetFetchRequest(
+        groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="commit-2", topics=[grouped])]
+    )
 
 
 def find_coordinator(topic: str, topic_id: bytes, v: int) -> Struct:
@@ -99,7 +103,11 @@ def find_coordinator(topic: str, topic_id: bytes, v: int) -> Struct:
 def join_group(topic: str, topic_id: bytes, v: int) -> Struct:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"x")
     return JoinGroupRequest(
-        group_id=f"join-{v}", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=[protocol]
+        group_id=f"join-{v}",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[protocol],
     )
 
 
@@ -169,9 +177,7 @@ def create_partitions(topic: str, topic_id: bytes, v: int) -> Struct:
 
 
 def describe_topic_partitions(topic: str, topic_id: bytes, v: int) -> Struct:
-    return DescribeTopicPartitionsRequest(
-        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic)], cursor=None
-    )
+    return DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic)], cursor=None)
 
 
 def offset_delete(topic: str, topic_id: bytes, v: int) -> Struct:

@@ -24,7 +24,9 @@ def produce_all(broker: Broker, topic: str, count: int) -> None:
     acknowledged: list[object] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
     for number in range(count):
-        producer.produce(topic, f"value-{number}".encode(), partition=0, on_delivery=lambda e, m: acknowledged.append(e))
+        producer.produce(
+            topic, f"value-{number}".encode(), partition=0, on_delivery=lambda e, m: acknowledged.append(e)
+        )
     assert producer.flush(20) == 0
     assert acknowledged == [None] * count
 
@@ -102,13 +104,17 @@ def test_a_kill_restores_topics_configs_producers_and_groups(tmp_path: Path, con
     with Broker(config, process=True, data=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         topics = admin.list_topics(timeout=10).topics
-        assert {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")} == {"kept": 3}
+        assert {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")} == {
+            "kept": 3
+        }
         described = ConfigResource(ConfigResource.Type.TOPIC, "kept")
         values = admin.describe_configs([described])[described].result(10)
         assert (values["retention.ms"].value, values["segment.bytes"].value) == ("12345678", "2000000")
         assert consume_all(broker, "kept", 502)[:500] == [f"value-{number}".encode() for number in range(500)]
         assert committed(broker, "readers", "kept") == 123
-        assert idempotent.send(broker, "kept", 1) == (ErrorCode.NONE, 501), "a retry across the kill is still a duplicate"
+        assert idempotent.send(broker, "kept", 1) == (ErrorCode.NONE, 501), (
+            "a retry across the kill is still a duplicate"
+        )
         assert idempotent.send(broker, "kept", 3) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         assert idempotent.send(broker, "kept", 2) == (ErrorCode.NONE, 502)
         assert Sequence(broker).producer_id != idempotent.producer_id

@@ -34,7 +34,11 @@ def main() -> int:
     failures = 0
     started_s = time.monotonic()
     with ProcessPoolExecutor() as pool:
-        jobs = {pool.submit(run_seed, name, args.first + n): (name, args.first + n) for n in range(args.seeds) for name in chosen}
+        jobs = {
+            pool.submit(run_seed, name, args.first + n): (name, args.first + n)
+            for n in range(args.seeds)
+            for name in chosen
+        }
         for done, job in enumerate(as_completed(jobs), 1):
             error = job.result()
             if error is not None:

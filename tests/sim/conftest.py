@@ -10,4 +10,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
     passed = [report.nodeid for report in terminalreporter.getreports("passed")]
     if any("tests/sim/test_node.py" in name for name in passed):
-        terminalreporter.write_line(f"simulation: {SEEDS} seeds of the log's workload, {METADATA_SEEDS} of the metadata's")
+        terminalreporter.write_line(
+            f"simulation: {SEEDS} seeds of the log's workload, {METADATA_SEEDS} of the metadata's"
+        )

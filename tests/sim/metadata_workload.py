@@ -50,7 +50,9 @@ async def work(world: SimulatedWorld, expectations: dict[str, Expectation], roun
             elif expected.possible == {None}:
                 expected.trying(retention)
                 topic = NewTopic(name=name, partitions=2, configs={"retention.ms": retention})
-                settle(expected, (await create_topics(cluster, [topic]))[name], retention, ErrorCode.TOPIC_ALREADY_EXISTS)
+                settle(
+                    expected, (await create_topics(cluster, [topic]))[name], retention, ErrorCode.TOPIC_ALREADY_EXISTS
+                )
             await asyncio.sleep(world.random.expovariate(10))
 
 
@@ -79,9 +81,7 @@ async def run_metadata(seed: int, *, rounds: int = 30, cuts: int = 4) -> dict[st
         for _ in range(cuts):
             if world.random.random() < 0.7:
                 world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 60)
-            deadline_s = world.loop.time() + world.random.uniform(0.1, 2.0)
-            while world.loop.time() < deadline_s and not world.has_crashed:
-                await asyncio.sleep(0.01)
+            await world.crash_or(0.1, 2.0)
             world.kill(power_cut=True)
             await world.pause(0, 0.5)
             while not await world.start():

@@ -29,7 +29,9 @@ def caught(workload: Callable[[int], Coroutine[Any, Any, object]]) -> BaseExcept
 
 
 def test_producer_state_not_rebuilt_after_a_kill_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "replay_producers", lambda producers, segments, end: setattr(producers, "end_offset", end))
+    monkeypatch.setattr(
+        loading, "replay_producers", lambda producers, segments, end: setattr(producers, "end_offset", end)
+    )
     monkeypatch.setattr(ProducerStates, "load", lambda self, end: None)
     monkeypatch.setattr(ProducerStates, "check", accept_unknown(ProducerStates.check))
     error = caught(run_workload)
@@ -82,4 +84,3 @@ def test_a_snapshot_that_leaves_out_configs_is_caught(monkeypatch: pytest.Monkey
     )
     error = caught(run_metadata)
     assert error is not None and "expected one of" in str(error)
-

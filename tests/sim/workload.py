@@ -2,9 +2,8 @@
 
 The workload is W1 and W2 of a commit log: producers with acks=all, with and without idempotence, over several
 partitions, a group that commits, topics that come and go. The rules: what was acknowledged is there, where it was said
-to be; an offset has one value, for ever; no offset is skipped; an idempotent record is there once; one producer's records
-keep their order; a committed position never goes back; the high watermark never goes back.
-"""
+to be; an offset has one value, for ever; no offset is skipped; an idempotent record is there once; one producer's
+records keep their order; a committed position never goes back; the high watermark never goes back."""
 
 from __future__ import annotations
 
@@ -33,7 +32,8 @@ TOPIC = "work"
 
 @dataclass
 class History:
-    """What the clients know: the outcome of every write is ok (with an offset) or unknown, never assumed to be a failure."""
+    """What the clients know: the outcome of every write is ok (with an offset) or unknown, never assumed to be a
+    failure."""
 
     acknowledged: dict[TopicPartition, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     attempted: set[bytes] = field(default_factory=set)
@@ -104,7 +104,9 @@ class Producer:
         if not self._idempotent:
             return build_batch(records, codec=codec)
         sequence = self._sequences[at]
-        return build_batch(records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
+        return build_batch(
+            records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
+        )
 
 
 async def init_producer_id(cluster: Cluster) -> int:
@@ -143,7 +145,9 @@ class Committer:
 
     async def check(self, cluster: Cluster) -> None:
         found = (await fetch_offsets(cluster, self._name)).get(TopicPartition(TOPIC, 0), Committed(0)).offset
-        assert found in {self._acknowledged, *self._unknown}, f"{self._name} committed {self._acknowledged}, found {found}"
+        assert found in {self._acknowledged, *self._unknown}, (
+            f"{self._name} committed {self._acknowledged}, found {found}"
+        )
 
 
 class Reader:
@@ -191,9 +195,7 @@ async def chaos(world: SimulatedWorld, kills: int) -> None:
         if world.random.random() < 0.5:
             # In the middle of a write: the next start finds a torn batch.
             world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 40)
-        deadline_s = world.loop.time() + world.random.uniform(0.05, 3.0)
-        while world.loop.time() < deadline_s and not world.has_crashed:
-            await asyncio.sleep(0.01)
+        await world.crash_or(0.05, 3.0)
         world.kill()
         await world.pause(0, 1.0)
         while not await world.start():
@@ -223,7 +225,9 @@ async def run_workload(seed: int, *, batches: int = 25, kills: int = 4) -> Histo
     reader = asyncio.ensure_future(Reader(world, history, "reader").run())
     producers = [Producer(world, history, f"p{index}", idempotent=index > 0) for index in range(3)]
     committer = Committer(world, "committer")
-    await asyncio.gather(chaos(world, kills), committer.run(batches), *(producer.run(batches) for producer in producers))
+    await asyncio.gather(
+        chaos(world, kills), committer.run(batches), *(producer.run(batches) for producer in producers)
+    )
     assert not reader.done(), reader.exception()
     reader.cancel()
     if world.random.random() < 0.5:

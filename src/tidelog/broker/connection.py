@@ -1,9 +1,9 @@
 """One client's connection: frames out of the byte stream, answers back in the order of their requests.
 
-Requests are handled where they lie in the read buffer, so a request that waits must own what it keeps. Effects happen in
-arrival order; only waiting overlaps. What a peer may pile up is bounded: past the limits the connection is not read.
-It knows nothing of Kafka's APIs: a frame goes to `handle_frame`, which gives buffers, a slot that waits, or nothing.
-"""
+Requests are handled where they lie in the read buffer, so a request that waits must own what it keeps. Effects happen
+in arrival order; only waiting overlaps. What a peer may pile up is bounded: past the limits the connection is not
+read. It knows nothing of Kafka's APIs: a frame goes to `handle_frame`, which gives buffers, a slot that waits, or
+nothing."""
 
 from __future__ import annotations
 

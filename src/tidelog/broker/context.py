@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.broker.api import Api
     from tidelog.broker.services import Services
 
+
 class RequestContext:
     """One per request. `may` and the throttle have their place here; they allow everything until security lands."""
 

@@ -22,7 +22,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("properties", nargs="?", metavar="server.properties", help="a file with Kafka's settings")
     parser.add_argument("--data", metavar="DIR", help="the data directory (log.dirs)")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="the address to serve (listeners); port 0 takes a free one")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="the address to serve (listeners); port 0 takes a free one"
+    )
     parser.add_argument(
         "--override", metavar="KEY=VALUE", action="append", default=[], help="any setting; may be given several times"
     )
@@ -58,13 +60,13 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.runtime.loop import run as run_loop
 
     try:
-        return run_loop(_serve(config))
+        return run_loop(_serve(config, os.path.abspath(config.log_dirs[0])))
     except TidelogError as error:
         print(f"tidelog serve: {error}", file=sys.stderr)
         return 1
 
 
-async def _serve(config: object) -> int:
+async def _serve(config: object, directory: str) -> int:
     from tidelog.node.config import NodeConfig
     from tidelog.node.http import HttpListener
     from tidelog.node.node import Node
@@ -78,8 +80,10 @@ async def _serve(config: object) -> int:
     http = await HttpListener.open(node)
     extra = f"; metrics on http://{http.address}/metrics" if http is not None else ""
     took_ms = (time.monotonic() - _STARTED_S) * 1000
-    directory = os.path.abspath(config.log_dirs[0])
-    print(f"tidelog is ready on {','.join(node.addresses)}, data in {directory}, after {took_ms:.0f} ms{extra}", flush=True)
+    print(
+        f"tidelog is ready on {','.join(node.addresses)}, data in {directory}, after {took_ms:.0f} ms{extra}",
+        flush=True,
+    )
     waiting = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait())]
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:

@@ -28,19 +28,21 @@ def resource_complaint(image: MetadataImage, resource_type: int, name: str) -> R
     elif resource_type == BROKER_RESOURCE:
         if name and (not name.isdecimal() or int(name) not in image.brokers):
             return Refusal(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id '{name}', expected the id of a broker or the empty string."
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id '{name}', expected the id of a broker or the empty string.",
             )
     elif resource_type == GROUP_RESOURCE:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "The name of a group must not be empty.")
     else:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource_type}: topics (2), brokers (4) and groups (32) have configs here.")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Unsupported resource type {resource_type}: topics (2), brokers (4) and groups (32) have configs here.",
+        )
     return None
 
 
-def incremental_alter(
-    request: IncrementalAlterConfigsRequest, image: MetadataImage, values: BrokerValues
-) -> Decision:
+def incremental_alter(request: IncrementalAlterConfigsRequest, image: MetadataImage, values: BrokerValues) -> Decision:
     shape = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     decision = Decision(IncrementalAlterConfigsResponse())
     for resource in request.resources:

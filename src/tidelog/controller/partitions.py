@@ -21,7 +21,10 @@ def create_partitions(request: CreatePartitionsRequest, image: MetadataImage) ->
     names = [topic.name for topic in request.topics]
     for topic in request.topics:
         if names.count(topic.name) > 1:
-            refusal: tuple[int, str] | list[Any] = (ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice in one request")
+            refusal: tuple[int, str] | list[Any] = (
+                ErrorCode.INVALID_REQUEST,
+                f"{topic.name} is named twice in one request",
+            )
         else:
             refusal = _grow(topic, image)
         if isinstance(refusal, list):
@@ -73,11 +76,14 @@ def _assigned(wanted: _Wanted, topic: TopicImage, image: MetadataImage, new: ran
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"The assignment {brokers} is not {factor} different known broker(s).",
             )
-    return [placed_record(topic.topic_id, index, list(brokers), image) for index, brokers in zip(new, given, strict=True)]
+    return [
+        placed_record(topic.topic_id, index, list(brokers), image) for index, brokers in zip(new, given, strict=True)
+    ]
 
 
 def elect_at_start(image: MetadataImage, node_id: int) -> list[Any]:
-    """A node that comes back leads its partitions in a new epoch: what a crash cut off is told apart from what follows."""
+    """A node that comes back leads its partitions in a new epoch: what a crash cut off is told apart from what
+    follows."""
     return [
         r.PartitionChangeRecord(
             partition_id=index,

@@ -21,9 +21,7 @@ def place_replicas(image: MetadataImage, partitions: Iterable[int], factor: int)
         raise NotEnoughBrokers(
             f"Unable to replicate the partition {factor} time(s): only {len(brokers)} broker(s) are registered."
         )
-    return {
-        index: [brokers[(index + place) % len(brokers)] for place in range(factor)] for index in partitions
-    }
+    return {index: [brokers[(index + place) % len(brokers)] for place in range(factor)] for index in partitions}
 
 
 def placed_record(topic_id: bytes, index: int, replicas: list[int], image: MetadataImage) -> r.PartitionRecord:

@@ -1,4 +1,5 @@
-"""Blocks of producer ids: a broker takes a thousand at a time, so that an id is never given twice, not even after a crash."""
+"""Blocks of producer ids: a broker takes a thousand at a time, so that an id is never given twice, not even after a
+crash."""
 
 from __future__ import annotations
 

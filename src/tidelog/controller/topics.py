@@ -31,9 +31,7 @@ class _Refused(Exception):
         self.message = message
 
 
-def create_topics(
-    request: CreateTopicsRequest, image: MetadataImage, values: BrokerValues, random: Random
-) -> Decision:
+def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: BrokerValues, random: Random) -> Decision:
     names = [topic.name for topic in request.topics]
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
     total = sum(max(topic.num_partitions, len(topic.assignments), 0) for topic in request.topics)
@@ -72,9 +70,7 @@ def _create(
     topic_id = random_uuid(random)
     records: list[object] = [r.TopicRecord(name=topic.name, topic_id=topic_id)]
     for name, value in sorted(overrides.items()):
-        records.append(
-            r.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
-        )
+        records.append(r.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value))
     for index, brokers in sorted(replicas.items()):
         records.append(placed_record(topic_id, index, brokers, image))
     result = _Result(
@@ -139,7 +135,8 @@ def _assigned(topic: _Topic, image: MetadataImage) -> dict[int, list[int]]:
         if not brokers or len(set(brokers)) != len(brokers) or unknown or len(sizes) != 1:
             raise _Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Partition {index} is assigned to {brokers}: each replica once, on known brokers, as many for each partition.",
+                f"Partition {index} is assigned to {brokers}: each replica once, on known brokers, "
+                "as many for each partition.",
             )
     return {index: list(brokers) for index, brokers in found.items()}
 

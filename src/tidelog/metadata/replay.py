@@ -1,4 +1,5 @@
-"""Records of the metadata log become a new image and the delta between the two. The only place that changes metadata."""
+"""Records of the metadata log become a new image and the delta between the two. The only place that changes
+metadata."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Replay:
         handler = _HANDLERS.get(type(record))
         if handler is None:
             raise UnsupportedMetadataRecord(
-                f"the metadata log holds a {type(record).__name__} at offset {offset}, which this release of Tidelog does not support yet"
+                f"the metadata log holds a {type(record).__name__} at offset {offset}, "
+                "which this release of Tidelog does not support yet"
             )
         handler(self, record, offset)
 

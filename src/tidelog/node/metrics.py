@@ -1,5 +1,5 @@
-"""The numbers of a node in Prometheus' text format, under the names that Kafka dashboards know: those of kafka_exporter, and
-those that the JMX exporter makes of Kafka's own."""
+"""The numbers of a node in Prometheus' text format, under the names that Kafka dashboards know: those of
+kafka_exporter, and those that the JMX exporter makes of Kafka's own."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def _lines(family: Family) -> Iterator[str]:
     yield f"# HELP {family.name} {family.text}\n# TYPE {family.name} {family.kind}\n"
     for value, labels in family.samples:
         text = ",".join(f'{name}="{_escape(content)}"' for name, content in labels)
-        yield f"{family.name}{'{' + text + '}' if text else ''} {value:.10g}\n" if isinstance(value, float) else (
-            f"{family.name}{'{' + text + '}' if text else ''} {value}\n"
+        yield (
+            f"{family.name}{'{' + text + '}' if text else ''} {value:.10g}\n"
+            if isinstance(value, float)
+            else (f"{family.name}{'{' + text + '}' if text else ''} {value}\n")
         )
 
 
@@ -52,7 +54,9 @@ def _cluster(node: Node) -> Iterator[Family]:
     partitions = len(node.partitions)
     yield Family("kafka_brokers", "gauge", "Brokers that are alive.", [Sample(len(brokers))])
     addresses = [
-        Sample(1, (("id", str(b.broker_id)), ("address", f"{e.host}:{e.port}"))) for b in brokers for e in b.endpoints[:1]
+        Sample(1, (("id", str(b.broker_id)), ("address", f"{e.host}:{e.port}")))
+        for b in brokers
+        for e in b.endpoints[:1]
     ]
     yield Family("kafka_broker_info", "gauge", "Address of each broker.", addresses)
     for name, text, value in (
@@ -65,7 +69,9 @@ def _cluster(node: Node) -> Iterator[Family]:
     ):
         yield Family(name, "gauge", text, [Sample(value)])
     accepted = [Sample(node.metrics.connections_accepted)]
-    yield Family("kafka_server_socket_server_metrics_connection_creation_total", "counter", "Connections made.", accepted)
+    yield Family(
+        "kafka_server_socket_server_metrics_connection_creation_total", "counter", "Connections made.", accepted
+    )
     lag = [Sample(node.metrics.loop_lag_s_max)]
     yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", lag)
 
@@ -79,7 +85,11 @@ def _partitions(node: Node) -> Iterator[Family]:
     ]
     rows: list[tuple[str, str, list[Sample]]] = [
         ("kafka_topic_partition_current_offset", "High watermark.", [Sample(p.high_watermark, at) for p, at in found]),
-        ("kafka_topic_partition_oldest_offset", "Log start offset.", [Sample(p.log_start_offset, at) for p, at in found]),
+        (
+            "kafka_topic_partition_oldest_offset",
+            "Log start offset.",
+            [Sample(p.log_start_offset, at) for p, at in found],
+        ),
         ("kafka_log_log_size", "Bytes of the partition's log.", [Sample(p.log.size_bytes, at) for p, at in found]),
         ("kafka_log_log_logendoffset", "Log end offset.", [Sample(p.log.log_end_offset, at) for p, at in found]),
         ("kafka_log_log_logstartoffset", "Log start offset.", [Sample(p.log_start_offset, at) for p, at in found]),
@@ -88,7 +98,11 @@ def _partitions(node: Node) -> Iterator[Family]:
     rows += [
         ("kafka_topic_partition_leader", "Broker that leads.", [Sample(s.leader, at) for s, at in states if s]),
         ("kafka_topic_partition_replicas", "Replicas.", [Sample(len(s.replicas), at) for s, at in states if s]),
-        ("kafka_topic_partition_in_sync_replica", "Replicas in sync.", [Sample(len(s.isr), at) for s, at in states if s]),
+        (
+            "kafka_topic_partition_in_sync_replica",
+            "Replicas in sync.",
+            [Sample(len(s.isr), at) for s, at in states if s],
+        ),
         (
             "kafka_topic_partition_leader_is_preferred",
             "1 when the preferred replica leads.",
@@ -124,7 +138,9 @@ def _requests(node: Node) -> Iterator[Family]:
     counts = [Sample(api.count, labels) for api, labels in used]
     yield Family("kafka_network_requestmetrics_requests_total", "counter", "Requests answered.", counts)
     times = [Sample(api.seconds * 1000, labels) for api, labels in used]
-    yield Family("kafka_network_requestmetrics_totaltimems_sum", "counter", "Time from request to answer, in ms.", times)
+    yield Family(
+        "kafka_network_requestmetrics_totaltimems_sum", "counter", "Time from request to answer, in ms.", times
+    )
     yield Family("kafka_network_requestmetrics_totaltimems_count", "counter", "Requests in that sum.", counts)
 
 
@@ -152,6 +168,7 @@ def _groups(node: Node) -> Iterator[Family]:
         ("kafka_consumergroup_lag_sum", "Records of the topic not yet committed.", lag_sums),
     ):
         samples = [
-            Sample(value, (("consumergroup", group), ("topic", topic))) for (group, topic), value in sorted(sums.items())
+            Sample(value, (("consumergroup", group), ("topic", topic)))
+            for (group, topic), value in sorted(sums.items())
         ]
         yield Family(name, "gauge", text, samples)

@@ -1,5 +1,5 @@
-"""The composition root: one process is one node. Wires the layers by their constructors and sees them through the states
-starting, serving, draining, stopped."""
+"""The composition root: one process is one node. Wires the layers by their constructors and sees them through the
+states starting, serving, draining, stopped."""
 
 from __future__ import annotations
 
@@ -153,9 +153,7 @@ class Node:
             directories=self._directories,
             producer_ids=ProducerIds(self.controller, node_id),
             groups=self._groups.coordinator,
-            fetch_sessions=FetchSessions(
-                ports.random, config.get_int("max.incremental.fetch.session.cache.slots")
-            ),
+            fetch_sessions=FetchSessions(ports.random, config.get_int("max.incremental.fetch.session.cache.slots")),
             deadlines=self.deadlines,
             metrics=self.metrics,
             fatal=self._fatal,
@@ -277,5 +275,3 @@ class Node:
 def _endpoint(listener: BrokerListener) -> Endpoint:
     host, port = listener.advertised or (listener.host or "localhost", listener.port)
     return Endpoint(listener.name, host, port)
-
-

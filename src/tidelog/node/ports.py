@@ -32,6 +32,4 @@ def os_ports(*, durable: bool = True) -> Ports:
         from tidelog.runtime.ephemeral import EphemeralDisk
 
         disk = EphemeralDisk()
-    return Ports(
-        clock=SystemClock(), disk=disk, net=OsNet(), workers=ThreadWorkers(), random=random.SystemRandom()
-    )
+    return Ports(clock=SystemClock(), disk=disk, net=OsNet(), workers=ThreadWorkers(), random=random.SystemRandom())

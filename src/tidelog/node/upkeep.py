@@ -1,4 +1,5 @@
-"""What a node does by the clock: retention, checkpoints, idle connections, expired producers. Each is one small loop."""
+"""What a node does by the clock: retention, checkpoints, idle connections, expired producers. Each is one small
+loop."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def _decompress_into(library: Any, data: Buffer, limit_bytes: int) -> Buffer:
-    """Into a buffer that doubles up to the limit: `decompress` would believe whatever size the peer's stream expands to."""
+    """Into a buffer that doubles up to the limit: `decompress` would believe whatever size the peer's stream expands
+    to."""
     size = min(max(_FIRST_GUESS, 4 * len(data)), limit_bytes)
     while True:
         target = bytearray(size + 1)

@@ -19,7 +19,7 @@ def complaint_about_name(name: str) -> str | None:
     if len(name) > _LENGTH_MAX:
         return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {_LENGTH_MAX}"
     if not _LEGAL.fullmatch(name):
-        return f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return f"Topic name is invalid: '{name}' contains characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
 
 

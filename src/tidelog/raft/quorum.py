@@ -47,7 +47,8 @@ class Quorum:
         return self._log.log_end_offset
 
     def start(self) -> Iterator[Committed]:
-        """Open the log, become leader of a new epoch, and give what was committed before. Blocks; run before serving."""
+        """Open the log, become leader of a new epoch, and give what was committed before. Blocks; run before
+        serving."""
         now_ms = self._clock.wall_ms()
         self._log = PartitionLog.open(
             self._disk,

@@ -1,4 +1,5 @@
-"""An internal partition as its coordinator uses it: key-value batches appended, told when committed, read back whole."""
+"""An internal partition as its coordinator uses it: key-value batches appended, told when committed, read back
+whole."""
 
 from __future__ import annotations
 
@@ -23,9 +24,7 @@ class PartitionShardLog:
         return self._partition.log.log_end_offset
 
     def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
-        batch = build_batch(
-            [RecordInput(key, value, wall_ms) for key, value in records], base_sequence=0
-        )
+        batch = build_batch([RecordInput(key, value, wall_ms) for key, value in records], base_sequence=0)
         self._partition.append(batch, read_header(batch), self._clock.wall_ms())
         return self._partition.log.log_end_offset
 

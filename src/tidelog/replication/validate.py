@@ -1,5 +1,5 @@
-"""What a client's batch must satisfy before its first byte is written. Reads the header; the records only where a config
-of the topic asks for it (another compression, keys of a compacted topic)."""
+"""What a client's batch must satisfy before its first byte is written. Reads the header; the records only where a
+config of the topic asks for it (another compression, keys of a compacted topic)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:
         raise LogError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
-        raise LogError(ErrorCode.INVALID_RECORD, f"{count} records do not fit a last offset delta of {header.last_offset_delta}")
+        raise LogError(
+            ErrorCode.INVALID_RECORD, f"{count} records do not fit a last offset delta of {header.last_offset_delta}"
+        )
     attributes = header.attributes
     if attributes & CONTROL:
         raise LogError(ErrorCode.INVALID_RECORD, "a client may not write control batches")

@@ -1,4 +1,5 @@
-"""An ephemeral node on a free port of loopback: in a thread of this process, in a process of its own, or on your loop."""
+"""An ephemeral node on a free port of loopback: in a thread of this process, in a process of its own, or on your
+loop."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tidelog.node.ports import os_ports
 from tidelog.testing.wire import Wire
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -46,11 +47,15 @@ class _Lines(logging.Handler):
 
 
 class Broker:
-    """A context manager, plain or async. In a thread it is up within tens of milliseconds; `process=True` costs a Python
-    start more and leaves this process's GIL alone; `async with` runs the node on the running loop."""
+    """A context manager, plain or async. In a thread it is up within tens of milliseconds; `process=True` costs a
+    Python start more and leaves this process's GIL alone; `async with` runs the node on the running loop."""
 
     def __init__(
-        self, config: Mapping[str, str] | None = None, *, process: bool = False, data: str | os.PathLike[str] | None = None
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        process: bool = False,
+        data: str | os.PathLike[str] | None = None,
     ) -> None:
         self._config = {**DEFAULTS, **(config or {})}
         self._in_process = not process
@@ -179,7 +184,9 @@ class Broker:
 
     def _make_node(self) -> Node:
         overrides = [f"{key}={value}" for key, value in self._config.items()]
-        return Node(load(None, {}, [f"log.dirs={self.data}", *overrides]), os_ports(durable=self._given_data is not None))
+        return Node(
+            load(None, {}, [f"log.dirs={self.data}", *overrides]), os_ports(durable=self._given_data is not None)
+        )
 
     def _start_process(self) -> None:
         command = [sys.executable, "-m", "tidelog", "serve", "--data", self.data]

@@ -23,7 +23,9 @@ _BROKER = pytest.StashKey["Broker"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("tidelog_config", "configuration of the tidelog_broker fixture, KEY=VALUE a line", type="linelist")
-    parser.addini("tidelog_process", "run the tidelog_broker fixture in a process of its own", type="bool", default=False)
+    parser.addini(
+        "tidelog_process", "run the tidelog_broker fixture in a process of its own", type="bool", default=False
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,14 @@
 """A whole node on virtual clock, network and disk: the same code as in production, killed and restarted at will.
 
-    async def scenario() -> None:
-        world = SimulatedWorld(seed)
-        await world.start()
-        async with world.client("reader") as cluster:
-            ...
-        world.kill()
-        await world.start()
+async def scenario() -> None:
+    world = SimulatedWorld(seed)
+    await world.start()
+    async with world.client("reader") as cluster:
+        ...
+    world.kill()
+    await world.start()
 
-    tidelog.sim.loop.run(scenario(), seed)
+tidelog.sim.loop.run(scenario(), seed)
 """
 
 from __future__ import annotations
@@ -38,7 +38,12 @@ class SimulatedWorld:
     """Made inside a running simulation. Everything random comes from the seed, each part from a stream of its own."""
 
     def __init__(
-        self, seed: int, *, config: Mapping[str, str] | None = None, net: NetOptions | None = None, disk: DiskFaults | None = None
+        self,
+        seed: int,
+        *,
+        config: Mapping[str, str] | None = None,
+        net: NetOptions | None = None,
+        disk: DiskFaults | None = None,
     ) -> None:
         self.loop = sim_loop()
         self.random = Random(f"{seed}-world")
@@ -62,7 +67,8 @@ class SimulatedWorld:
         return f"{NODE}:{PORT}"
 
     async def start(self) -> bool:
-        """Start the node, or restart it from what its disk kept. False when the disk's crash point hit while starting."""
+        """Start the node, or restart it from what its disk kept. False when the disk's crash point hit while
+        starting."""
         assert self._process is None, "the node is running"
         self.starts += 1
         process = SimProcess(self.loop, f"{NODE}-{self.starts}")
@@ -87,7 +93,8 @@ class SimulatedWorld:
         return True
 
     def _on_crash(self) -> None:
-        """In the middle of a disk operation: nothing of the node runs from here on, not even what it was about to do."""
+        """In the middle of a disk operation: nothing of the node runs from here on, not even what it was about to
+        do."""
         assert self._process is not None
         self._process.kill()
         if not self._crashed.done():
@@ -125,6 +132,10 @@ class SimulatedWorld:
         )
         random = Random(self.random.getrandbits(64))
         return Cluster(self.net.host(name), self.clock, self.bootstrap, random=random, options=chosen)
+
+    async def crash_or(self, low_s: float, high_s: float) -> None:
+        """Wait until the disk's crash point is hit, or for a random while."""
+        await asyncio.wait([self._crashed], timeout=self.random.uniform(low_s, high_s))
 
     async def pause(self, low_s: float, high_s: float) -> None:
         await asyncio.sleep(self.random.uniform(low_s, high_s))

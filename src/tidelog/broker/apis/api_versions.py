@@ -1,5 +1,5 @@
-"""ApiVersions (18), versions 0-4. v1 throttle, v3 flexible with client software and features (KIP-511, KIP-584), v4 features
-whose minimum is 0 (KAFKA-17011). A newer version is answered in v0 by dispatch."""
+"""ApiVersions (18), versions 0-4. v1 throttle, v3 flexible with client software and features (KIP-511, KIP-584), v4
+features whose minimum is 0 (KAFKA-17011). A newer version is answered in v0 by dispatch."""
 
 from __future__ import annotations
 

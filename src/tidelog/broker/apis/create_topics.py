@@ -1,4 +1,5 @@
-"""CreateTopics (19), versions 2-7. v4 -1 for the defaults (KIP-464), v5 flexible, configs in the answer, v7 topic id."""
+"""CreateTopics (19), versions 2-7. v4 -1 for the defaults (KIP-464), v5 flexible, configs in the answer, v7 topic
+id."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClus
     services = ctx.services
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if request.endpoint_type == 2
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="This listener describes brokers (endpoint type 1).",
             endpoint_type=request.endpoint_type,
         )

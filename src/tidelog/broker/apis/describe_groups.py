@@ -1,4 +1,5 @@
-"""DescribeGroups (15), versions 0-6. v3 authorized operations, v4 static members, v5 flexible, v6 GROUP_ID_NOT_FOUND."""
+"""DescribeGroups (15), versions 0-6. v3 authorized operations, v4 static members, v5 flexible, v6
+GROUP_ID_NOT_FOUND."""
 
 from __future__ import annotations
 

@@ -33,7 +33,11 @@ def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> Desc
             break
         topic = image.topics.get(name)
         if topic is None:
-            code = ErrorCode.INVALID_TOPIC_EXCEPTION if complaint_about_name(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            code = (
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+                if complaint_about_name(name)
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             response.topics.append(_Topic(error_code=code, name=name))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first_partition]
@@ -47,7 +51,9 @@ def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> Desc
             )
         )
         if len(indexes) > room:
-            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=indexes[room])
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=indexes[room]
+            )
             break
         room -= len(indexes)
         first_partition = 0

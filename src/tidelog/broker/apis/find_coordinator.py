@@ -1,5 +1,5 @@
-"""FindCoordinator (10), versions 0-6. v1 key type, v3 flexible, v4 several keys (KIP-699), v5 TRANSACTION_ABORTABLE, v6 share
-groups (KIP-932). Groups only: transactions and share groups are later issues, and the answer says so."""
+"""FindCoordinator (10), versions 0-6. v1 key type, v3 flexible, v4 several keys (KIP-699), v5 TRANSACTION_ABORTABLE,
+v6 share groups (KIP-932). Groups only: transactions and share groups are later issues, and the answer says so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ListOffsets (2), versions 1-11. v2 isolation, v4 leader epoch, v6 flexible, v7 max timestamp (-3), v8 earliest local (-4),
-v9 latest tiered (-5), v10 time-out, v11 earliest pending upload (-6). Without tiered storage -4 is the log's start and -5,
--6 have no offset."""
+"""ListOffsets (2), versions 1-11. v2 isolation, v4 leader epoch, v6 flexible, v7 max timestamp (-3), v8 earliest
+local (-4), v9 latest tiered (-5), v10 time-out, v11 earliest pending upload (-6). Without tiered storage -4 is the
+log's start and -5, -6 have no offset."""
 
 from __future__ import annotations
 
@@ -64,7 +64,11 @@ def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_le
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end_offset=end)
+        found = (
+            log.max_timestamp_offset()
+            if timestamp == MAX_TIMESTAMP
+            else log.offset_for_timestamp(timestamp, end_offset=end)
+        )
         if found is not None:
             answer.timestamp = found.timestamp
             answer.offset = found.offset

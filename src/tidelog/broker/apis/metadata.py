@@ -62,7 +62,9 @@ def _topics(request: MetadataRequest, ctx: RequestContext) -> list[_Topic]:
         elif complaint_about_name(name):
             found.append(_Topic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, is_internal=False))
         else:
-            found.append(_Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS))
+            found.append(
+                _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS)
+            )
             to_create.append(name)
     if to_create and (request.allow_auto_topic_creation or ctx.version < 4):
         auto_create(ctx.services, to_create)

@@ -1,4 +1,5 @@
-"""OffsetCommit (8), versions 2-10. v6 leader epoch, v7 static members, v8 flexible, v9 member epoch (KIP-848), v10 topic ids."""
+"""OffsetCommit (8), versions 2-10. v6 leader epoch, v7 static members, v8 flexible, v9 member epoch (KIP-848), v10
+topic ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""OffsetFetch (9), versions 1-10. v2 null means all, v6 flexible, v7 require stable, v8 several groups, v9 member epoch, v10 topic ids."""
+"""OffsetFetch (9), versions 1-10. v2 null means all, v6 flexible, v7 require stable, v8 several groups, v9 member
+epoch, v10 topic ids."""
 
 from __future__ import annotations
 

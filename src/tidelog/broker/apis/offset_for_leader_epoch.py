@@ -20,7 +20,9 @@ def handle(request: OffsetForLeaderEpochRequest, ctx: RequestContext) -> OffsetF
     )
 
 
-def _look_up(topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, ctx: RequestContext) -> _Partition:
+def _look_up(
+    topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, ctx: RequestContext
+) -> _Partition:
     answer = _Partition(partition=wanted.partition)
     partition = ctx.services.partitions.get(topic, wanted.partition)
     if partition is None:

@@ -1,5 +1,6 @@
-"""Produce (0), versions 3-13. v5 log start, v8 record errors, v9 flexible, v10 leader hints (KIP-951), v12 TV2, v13 topic
-ids (KIP-516). Versions 0-2 are named but refused, as in Apache Kafka: older librdkafka drops compression otherwise.
+"""Produce (0), versions 3-13. v5 log start, v8 record errors, v9 flexible, v10 leader hints (KIP-951), v12 TV2, v13
+topic ids (KIP-516). Versions 0-2 are named but refused, as in Apache Kafka: older librdkafka drops compression
+otherwise.
 
 The records are a view of the read buffer: each batch is checked, patched in place and written before this returns.
 """
