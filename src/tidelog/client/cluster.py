@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection, Request
-from tidelog.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError, check
+from tidelog.client.errors import BrokerError, ClientError, ConnectionLostError, MissingError, UnreachableError, check
 from tidelog.client.metadata import ClusterMetadata, TopicInfo
 from tidelog.client.options import ClientOptions
 from tidelog.kernel.errors import ProtocolError
@@ -158,16 +158,16 @@ class Cluster:
         return self.metadata
 
     async def topic(self, name: str, *, auto_create: bool = False) -> TopicInfo:
-        """The topic, from the cache while it is young. A missing one is an error at once, as somebody who mistyped the
-        name wants it, unless the broker may be creating it."""
+        """The topic, from the cache while it is young. A missing one is waited for only if it may be being created."""
 
         async def attempt() -> TopicInfo:
             await self.ensure_topics([name], auto_create=auto_create)
-            return self.metadata.topic(name)
+            try:
+                return self.metadata.topic(name)
+            except MissingError as error:
+                raise BrokerError(error.code, error.subject) if auto_create else error from None
 
-        if auto_create:
-            return await self.retrying(attempt, timeout_s=min(_AUTO_CREATE_S, self.options.api_timeout_s))
-        return await self.retrying(attempt, final=(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
+        return await self.retrying(attempt, timeout_s=_AUTO_CREATE_S if auto_create else None)
 
     async def ensure_topics(self, names: Iterable[str], *, auto_create: bool = False) -> None:
         """Refresh those of the topics that are unknown, stale, or were seen with an error or without a leader."""

@@ -54,9 +54,15 @@ class UnsupportedApiError(ClientError):
     """The broker has no version of a request that this client can speak."""
 
 
-class TopicNotFoundError(BrokerError):
-    def __init__(self, topic: str) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
+class MissingError(BrokerError):
+    """A topic or partition that the cluster does not have, by metadata that was just fetched. Kafka's clients ask
+    again, as it may be new; somebody who mistyped a name wants to know at once."""
+
+    is_retriable = False
+
+    def __init__(self, topic: str, partition: int | None = None) -> None:
+        subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject)
         self.topic = topic
 
 

@@ -98,17 +98,7 @@ class Leaders:
         try:
             return self._cluster.metadata.leader(item)
         except BrokerError as error:
-            # Fresh metadata does not have it: to ask again would only delay the news.
-            return MissingError(error) if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
+            return error
 
     def forget(self, item: TopicPartition) -> None:
         self._cluster.forget_topic(item.topic)
-
-
-class MissingError(BrokerError):
-    """A topic or partition that the cluster does not have, by metadata that was just fetched."""
-
-    is_retriable = False
-
-    def __init__(self, error: BrokerError) -> None:
-        super().__init__(error.code, error.subject, error.detail)

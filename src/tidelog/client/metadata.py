@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tidelog.client.errors import BrokerError, TopicNotFoundError
+from tidelog.client.errors import BrokerError, MissingError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import MetadataResponse
 from tidelog.protocol.uuids import ZERO_UUID
@@ -60,7 +60,7 @@ class ClusterMetadata:
     def topic(self, name: str) -> TopicInfo:
         found = self.topics.get(name)
         if found is None or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise TopicNotFoundError(name)
+            raise MissingError(name)
         if found.error_code != ErrorCode.NONE:
             raise BrokerError(found.error_code, f"topic {name}")
         return found
@@ -68,7 +68,7 @@ class ClusterMetadata:
     def partition(self, at: TopicPartition) -> PartitionInfo:
         found = self.topic(at.topic).partitions.get(at.partition)
         if found is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {at.partition} of topic {at.topic}")
+            raise MissingError(at.topic, at.partition)
         return found
 
     def leader(self, at: TopicPartition) -> int:
