@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -40,3 +42,17 @@ def test_a_seed_replays_to_the_same_history() -> None:
     first, second = run(run_workload(7), 7), run(run_workload(7), 7)
     assert first.seen == second.seen
     assert first.acknowledged == second.acknowledged
+
+
+def digest(hash_seed: str) -> str:
+    script = (
+        "from tests.sim.workload import run_workload; from tidelog.sim.loop import run;"
+        "h = run(run_workload(3), 3); print(sorted((str(k), sorted(v.items())) for k, v in h.seen.items()))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    return done.stdout
+
+
+def test_a_seed_means_the_same_under_another_hash_seed() -> None:
+    assert digest("1") == digest("2")

@@ -62,11 +62,11 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_slots",
         "_writing_paused",
-        "client",
         "last_active_s",
         "listener",
         "number",
         "peer_host",
+        "software",
         "transport",
     )
 
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self.number = number
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
-        self.client: object = None  # what dispatch remembers of this peer between requests
+        self.software = ("", "")  # name and version, once the client has told them (KIP-511)
         self.last_active_s = listener.clock.monotonic_s()
         self._handle = listener.handle_frame
         self._buffers: Buffers = listener.buffers

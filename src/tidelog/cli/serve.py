@@ -74,6 +74,7 @@ async def _serve(config: object, directory: str) -> int:
 
     assert isinstance(config, NodeConfig)
     node = Node(config, os_ports())
+    asyncio.get_running_loop().set_exception_handler(node.on_loop_error)
     stop = asyncio.Event()
     _stop_on_signals(stop)
     await node.start()

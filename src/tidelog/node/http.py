@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, cast
 
+from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import Listener
 from tidelog.node.metrics import render
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.node.node import Node
 
 _REQUEST_BYTES_MAX: Final = 8192
+_log = logging.getLogger("tidelog.http")
 
 
 class HttpListener:
@@ -21,12 +24,19 @@ class HttpListener:
 
     @classmethod
     async def open(cls, node: Node) -> HttpListener | None:
-        """None when `tidelog.http.listener` is empty."""
+        """None when `tidelog.http.listener` is empty, or when its default address is taken, as by a second node."""
         where = node.config.get_str("tidelog.http.listener")
         if not where:
             return None
         host, _, port = where.rpartition(":")
-        return cls(node, await node.ports.net.listen(host.strip("[]"), int(port), lambda: _Exchange(node)))
+        try:
+            listening = await node.ports.net.listen(host.strip("[]"), int(port), lambda: _Exchange(node))
+        except ListenError as error:
+            if node.config.is_set("tidelog.http.listener"):
+                raise
+            _log.warning("no /ready and /metrics: %s", error)
+            return None
+        return cls(node, listening)
 
     @property
     def address(self) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable
 from enum import Enum
+from typing import Any
 
 from tidelog.broker.buffers import Buffers
 from tidelog.broker.deadlines import Deadlines
@@ -226,6 +227,14 @@ class Node:
         if self._ended is not None and not self._ended.done():
             _log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
             self._ended.set_exception(error)
+
+    def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception handler for a loop that is the node's own: asyncio would only log a callback that failed."""
+        error = context.get("exception")
+        if isinstance(error, OSError):
+            _log.warning("%s: %s", context.get("message"), error)
+        else:
+            self._fatal(error if error is not None else RuntimeError(context.get("message")))
 
     async def wait(self) -> None:
         assert self._ended is not None

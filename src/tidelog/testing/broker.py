@@ -93,6 +93,7 @@ class Broker:
             if self._in_process:
                 self._runner = _ThreadRunner()
                 self._node = self._make_node()
+                self._runner.loop.set_exception_handler(self._node.on_loop_error)
                 self._runner.run(self._node.start())
                 self._addresses = self._node.addresses
             else:
@@ -226,14 +227,14 @@ class _ThreadRunner:
     def __init__(self) -> None:
         from tidelog.runtime.loop import new_event_loop
 
-        self._loop = new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tidelog-broker", daemon=True)
+        self.loop = new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="tidelog-broker", daemon=True)
         self._thread.start()
 
     def run(self, coroutine: object) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=60)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout=60)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=30)
-        self._loop.close()
+        self.loop.close()

@@ -19,6 +19,8 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if ctx.version >= 3:
+        ctx.connection.software = (request.client_software_name, request.client_software_version)
     response = ApiVersionsResponse(api_keys=_api_keys(ctx.services.apis))
     if ctx.version >= 3:
         image = ctx.services.image
