@@ -16,7 +16,7 @@ from msgspec import Struct
 from tidelog.client.addresses import Address, parse_bootstrap
 from tidelog.client.connection import Connection, Request
 from tidelog.client.errors import BrokerError, ClientError, ConnectionLostError, MissingError, UnreachableError, check
-from tidelog.client.metadata import ClusterMetadata, TopicInfo
+from tidelog.client.metadata import ClusterMetadata, TopicInfo, TopicPartition
 from tidelog.client.options import ClientOptions
 from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Clock, Net
@@ -173,7 +173,31 @@ class Cluster:
         """Refresh those of the topics that are unknown, stale, or were seen with an error or without a leader."""
         stale = [name for name in sorted(set(names)) if not self._is_fresh(name)]
         if stale:
-            await self.refresh(stale, auto_create=auto_create)
+            await self._refresh_patiently(stale, auto_create, lambda: all(map(self._exists, stale)))
+
+    async def ensure_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """The same for partitions: one that is not known may have been added since."""
+        wanted = sorted(set(partitions))
+        stale = {at.topic for at in wanted if not self._is_fresh(at.topic) or not self._exists(at.topic, at.partition)}
+        if stale:
+            parts = [at for at in wanted if at.topic in stale]
+            await self._refresh_patiently(sorted(stale), False, lambda: all(self._exists(*at) for at in parts))
+
+    async def _refresh_patiently(self, names: list[str], auto_create: bool, is_found: Callable[[], bool]) -> None:
+        """What was created a moment ago may not have reached the broker that is asked."""
+        deadline_s = self.clock.monotonic_s() + self.options.missing_grace_s
+        failures = 0
+        await self.refresh(names, auto_create=auto_create)
+        while not is_found() and self.clock.monotonic_s() < deadline_s:
+            await asyncio.sleep(self.options.backoff_s(failures, self.random))
+            failures += 1
+            await self.refresh(names, auto_create=auto_create)
+
+    def _exists(self, name: str, partition: int | None = None) -> bool:
+        found = self.metadata.topics.get(name)
+        if found is None or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        return partition is None or partition in found.partitions or found.error_code != ErrorCode.NONE
 
     async def all_topics(self) -> ClusterMetadata:
         return await self.retrying(lambda: self.refresh(None))

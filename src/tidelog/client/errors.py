@@ -55,8 +55,8 @@ class UnsupportedApiError(ClientError):
 
 
 class MissingError(BrokerError):
-    """A topic or partition that the cluster does not have, by metadata that was just fetched. Kafka's clients ask
-    again, as it may be new; somebody who mistyped a name wants to know at once."""
+    """A topic or partition that the cluster does not have, by metadata that was just fetched. Kafka's clients go on
+    asking, as it may be new; somebody who mistyped a name wants to know soon."""
 
     is_retriable = False
 

@@ -89,7 +89,7 @@ class Leaders:
 
     async def locate(self, items: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | ClientError]:
         try:
-            await self._cluster.ensure_topics(item.topic for item in items)
+            await self._cluster.ensure_partitions(items)
         except ClientError as error:
             return dict.fromkeys(items, error)
         return {item: self._leader(item) for item in items}

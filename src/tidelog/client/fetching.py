@@ -47,7 +47,7 @@ async def fetch(cluster: Cluster, at: TopicPartition, offset: int, limits: Fetch
     """From one partition, with leader look-up and retries."""
 
     async def attempt() -> Fetched:
-        await cluster.ensure_topics([at.topic])
+        await cluster.ensure_partitions([at])
         answer = (await fetch_from(cluster, cluster.metadata.leader(at), {at: offset}, limits))[at]
         if isinstance(answer, ClientError):
             cluster.forget_topic(at.topic)

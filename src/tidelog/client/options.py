@@ -19,6 +19,8 @@ class ClientOptions:
     """How long one operation may take with all its retries."""
     bootstrap_timeout_s: float = 0.0
     """How long to try again while no broker has ever answered. 0: a typing error in an address shows at once."""
+    missing_grace_s: float = 0.5
+    """How long to look for a topic or partition before it is said not to exist."""
     retry_backoff_ms: float = 50.0
     retry_backoff_ms_max: float = 1_000.0
     metadata_max_age_s: float = 300.0

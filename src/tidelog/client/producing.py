@@ -30,7 +30,7 @@ async def produce(
 
 
 async def produce_once(cluster: Cluster, at: TopicPartition, batch: Buffer, *, acks: int = -1) -> Produced:
-    await cluster.ensure_topics([at.topic])
+    await cluster.ensure_partitions([at])
     topic_id = cluster.metadata.topic(at.topic).topic_id
     try:
         connection = await cluster.connection(cluster.metadata.leader(at))

@@ -146,7 +146,7 @@ class TestMetadata:
 
         play(scenario)
 
-    def test_a_missing_topic_is_an_error_at_once(self) -> None:
+    def test_a_missing_topic_is_an_error_soon(self) -> None:
         async def scenario(fake: FakeCluster, cluster: Cluster) -> None:
             with pytest.raises(MissingError, match="topic nope"):
                 await cluster.topic("nope")
@@ -252,7 +252,18 @@ class TestLeaders:
 
         play(scenario)
 
-    def test_a_missing_partition_is_reported_at_once(self) -> None:
+    def test_a_partition_that_is_new_is_found(self) -> None:
+        async def scenario(fake: FakeCluster, cluster: Cluster) -> None:
+            fake.leaders = {"t": [1]}
+            serve_offsets(fake)
+            await cluster.topic("t")
+            sim_loop().call_later(0.3, lambda: fake.leaders.update(t=[1, 1]))
+            at = TopicPartition("t", 1)
+            assert (await list_offsets(cluster, {at: LATEST}))[at].offset == 101
+
+        play(scenario)
+
+    def test_a_missing_partition_is_reported_soon(self) -> None:
         async def scenario(fake: FakeCluster, cluster: Cluster) -> None:
             fake.leaders = {"t": [1]}
             with pytest.raises(BrokerError, match="partition 5 of topic t"):
