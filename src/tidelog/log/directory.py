@@ -17,6 +17,7 @@ from tidelog.log.errors import CorruptFileError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
 from tidelog.log.names import DELETE_DIR, STRAY_DIR, parse_partition_dir, parted_dir, partition_dir
 from tidelog.log.partition_log import FlushRound, PartitionLog
+from tidelog.log.retention import Removal
 
 logger = logging.getLogger(__name__)
 
@@ -190,6 +191,19 @@ class LogDirectory:
             self._disk.remove_tree(f"{self.path}/{removal[1]}")
             self._removals.remove(removal)
         return len(due)
+
+    def delete_old_segments(self, now_ms: int, high_watermarks: Mapping[Name, int]) -> dict[Name, list[Removal]]:
+        """Retention for every partition: what was taken away. A partition without a high watermark is left alone."""
+        due = [
+            (name, log)
+            for name, log in self.partitions.items()
+            if name in high_watermarks and log.expired_segments(now_ms, high_watermarks[name])
+        ]
+        if due:
+            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be behind
+            # it, or the start would take what follows it for the far side of a lost tail.
+            self.checkpoint(high_watermarks)
+        return {name: log.delete_old_segments(now_ms, high_watermarks[name]) for name, log in due}
 
     def truncate_to(self, log: PartitionLog, offset: int) -> None:
         """Truncate, but lower the recovery point on disk first: otherwise a crash would trust what is written next."""

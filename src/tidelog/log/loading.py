@@ -63,13 +63,14 @@ class _Loader:
         self.recovery_point = recovery_point
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates(disk, directory)
+        self.epochs_known = False
         self.segments: list[Segment] = []
         self.unsynced: list[File] = []
 
     def load(self, log_start_offset: int) -> LoadedLog:
         names = self._drop_leftovers(self.disk.list_dir(self.directory))
         self._open_segments(names)
-        epochs_known = self._load_epochs()
+        self.epochs_known = self._load_epochs()
         end = self._find_end()
         if self.segments and end < log_start_offset:
             # The files behind the log's start are lost: offsets must go on from there, never be given twice.
@@ -78,10 +79,10 @@ class _Loader:
             end = log_start_offset
             self.segments = [Segment.create(self.disk, self.directory, end, now_ms=self.now_ms)]
         start = max(log_start_offset, self.segments[0].base_offset)
-        if not epochs_known and end > start:
+        if not self.epochs_known and end > start:
             self._find_epochs()
         self.epochs.bound(start, end)
-        self._load_producers(names, start, end)
+        self._load_producers(names, end)
         self.segments[-1].count_entries()
         return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
 
@@ -180,7 +181,8 @@ class _Loader:
             if segment.size != size:
                 self._remove_segments(self.segments[number + 1 :])
                 break
-        if self.epochs.entries != told:
+        # A file with these alone would be believed by a start that follows a crash right here.
+        if self.epochs.entries != told and self.epochs_known:
             self.epochs.write()
         return end
 
@@ -208,11 +210,10 @@ class _Loader:
                     self.epochs.note(header.leader_epoch, header.base_offset)
         self.epochs.write()
 
-    def _load_producers(self, names: list[str], start: int, end: int) -> None:
+    def _load_producers(self, names: list[str], end: int) -> None:
         self.producers.note_snapshots([name for name in names if name.endswith(SNAPSHOT)])
         self.producers.remove_strays({segment.base_offset for segment in self.segments})
-        # Behind the recovery point a snapshot may tell of batches that were truncated, its removal lost in a power cut.
-        self.producers.load(start, end if self.clean else min(end, self.recovery_point))
+        self.producers.load(end)
         replay_producers(self.producers, self.segments, end)
 
 

@@ -20,7 +20,7 @@ from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.loading import load_log, replay_producers
 from tidelog.log.partition_metadata import read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
-from tidelog.log.retention import Removal, expired
+from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import Segment
 from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from tidelog.log.transactions import coordinator_epoch_of
@@ -442,7 +442,7 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self._note_directory()
         self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self.producers.load(self.log_start_offset, self.log_end_offset)
+        self.producers.load(self.log_end_offset)
         replay_producers(self.producers, self._segments, self.log_end_offset)
 
     # Cutting the start
@@ -457,9 +457,9 @@ class PartitionLog:
         self.leader_epochs.truncate_from_start(offset)
         return True
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Removal]:
-        """Take away what retention no longer keeps; the files are renamed now and removed when they are due."""
-        gone = expired(
+    def expired_segments(self, now_ms: int, high_watermark: int) -> list[tuple[Segment, Reason]]:
+        """What delete_old_segments would take away, and why."""
+        return expired(
             self._segments,
             self.config,
             now_ms=now_ms,
@@ -467,11 +467,20 @@ class PartitionLog:
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
         )
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Removal]:
+        """Take away what retention no longer keeps; the files are renamed now and removed when they are due. While
+        serving, LogDirectory.delete_old_segments does it for all partitions."""
+        gone = self.expired_segments(now_ms, high_watermark)
         if not gone:
             return []
         if len(gone) == len(self._segments):
             self.roll(now_ms)
         removals = [Removal(segment.base_offset, segment.size, reason) for segment, reason in gone]
+        if self.directory in self._unsynced_directories:
+            # The next segment must have a durable name before these lose theirs, or a power cut leaves no segment at all
+            # and offsets are given twice.
+            self._disk.sync_dir(self.directory)
         paths: list[str] = []
         for segment, _ in gone:
             self._forget_unsynced(segment)

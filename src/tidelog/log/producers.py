@@ -139,10 +139,6 @@ class ProducerStates:
 
     # Snapshots
 
-    def clear(self, end_offset: int) -> None:
-        self._producers = {}
-        self.end_offset = end_offset
-
     def note_snapshots(self, names: list[str]) -> None:
         """Tell which snapshot files are there."""
         offsets = (offset_of_name(name, SNAPSHOT) for name in names)
@@ -152,9 +148,12 @@ class ProducerStates:
     def snapshots(self) -> tuple[int, ...]:
         return tuple(self._snapshots)
 
-    def load(self, log_start_offset: int, end_offset: int) -> None:
-        """Take the newest snapshot that is whole and not beyond the end; the rest of the log must then be replayed."""
-        self.remove_snapshots_after(end_offset)
+    def load(self, end_offset: int) -> None:
+        """Take the newest snapshot that is whole and not beyond the end; the rest of the log must then be replayed,
+        also what lies before the log's start: who wrote it may go on."""
+        if self.remove_snapshots_after(end_offset):
+            # A power cut must not bring it back when other batches have taken the place of those that it tells of.
+            self._disk.sync_dir(self._directory)
         while self._snapshots:
             offset = self._snapshots[-1]
             data = self._disk.read_file(self._path(offset))
@@ -166,7 +165,8 @@ class ProducerStates:
             self._producers = {entry.producer_id: _from_snapshot(entry) for entry in entries}
             self.end_offset = offset
             return
-        self.clear(log_start_offset)
+        self._producers = {}
+        self.end_offset = 0
 
     def take_snapshot(self, offset: int) -> str | None:
         """Write the state as of the offset; the path, None when there is nothing to write or it is there already."""

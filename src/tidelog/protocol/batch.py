@@ -51,6 +51,9 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1
 
+_TIMESTAMP_MIN: Final = -(2**63)
+_TIMESTAMP_MAX: Final = 2**63 - 1
+
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
@@ -285,7 +288,13 @@ def records_payload(batch: Buffer, header: BatchHeader, limit_bytes: int) -> Buf
 
 def iter_records(batch: Buffer, header: BatchHeader | None = None, *, limit_bytes: int = 1 << 28) -> Iterator[Record]:
     """The records of one whole batch. Anything malformed is a ProtocolError."""
+    if len(batch) < HEADER_SIZE:
+        raise ProtocolError(f"a batch of {len(batch)} bytes is smaller than its own header")
     header = header or read_header(batch)
+    if header.magic != MAGIC:
+        raise ProtocolError(f"the batch has format {header.magic}; only format 2 is read")
+    if not HEADER_SIZE <= header.size <= len(batch):
+        raise ProtocolError(f"a batch of {header.size} bytes in {len(batch)}")
     payload = records_payload(batch, header, limit_bytes)
     position = 0
     append_time = header.max_timestamp if header.is_append_time else None
@@ -320,7 +329,11 @@ def _decode_record(payload: Buffer, position: int, end: int, header: BatchHeader
             raise ProtocolError("the name of a record header is not UTF-8") from None
     if position != end:
         raise ProtocolError("the length of a record does not fit its fields")
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise ProtocolError(f"a record has the offset {offset_delta} in a batch that ends at {header.last_offset_delta}")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
+        raise ProtocolError(f"a record has the timestamp {timestamp}, which is more than 64 bits")
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 

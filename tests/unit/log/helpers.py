@@ -16,7 +16,10 @@ DIRECTORY = "data/t-0"
 
 
 def sim_disk(seed: int = 0) -> SimDisk:
-    return SimDisk(Random(seed))
+    disk = SimDisk(Random(seed))
+    disk.make_dirs("data")
+    disk.sync_dir("")
+    return disk
 
 
 def open_log(
@@ -59,7 +62,9 @@ def batch_of(
     )
 
 
-def append(log: PartitionLog, batch: bytearray | None = None, *, leader_epoch: int = 0, now_ms: int = 0) -> AppendResult:
+def append(
+    log: PartitionLog, batch: bytearray | None = None, *, leader_epoch: int = 0, now_ms: int = 0
+) -> AppendResult:
     batch = batch if batch is not None else batch_of()
     return log.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms)
 

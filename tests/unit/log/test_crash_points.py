@@ -54,7 +54,7 @@ class Run:
         self.append(log, 3, timestamp=400, epoch=1)
         self.append(log, 1, timestamp=500, epoch=1, producer_id=9)
         self.flush(log)
-        self.expire(log)
+        self.expire(directory, log)
         directory.remove_due(20_000)
         log.remove_due_files(20_000)
         self.append(log, 2, timestamp=20_000, epoch=1)
@@ -90,14 +90,15 @@ class Run:
         directory.truncate_to(log, offset)
         self.sequence = sum(read_header(batch).record_count for batch in self.written if batch not in self.gone)
 
-    def expire(self, log: PartitionLog) -> None:
+    def expire(self, directory: LogDirectory, log: PartitionLog) -> None:
         """From here on the first segment may be gone; whether it is, is for the crash to decide."""
         first, second = log.segments[:2]
         self.log_start = second.base_offset
         self.gone += [batch for batch in self.written if read_header(batch).base_offset < self.log_start]
         self.flushed = [batch for batch in self.flushed if batch not in self.gone]
-        removed = log.delete_old_segments(first.max_timestamp + CONFIG.retention_ms + 1, log.log_end_offset)
-        assert [removal.base_offset for removal in removed] == [0]
+        now_ms = first.max_timestamp + CONFIG.retention_ms + 1
+        removed = directory.delete_old_segments(now_ms, {("t", 0): log.log_end_offset})
+        assert [removal.base_offset for removal in removed["t", 0]] == [0]
 
 
 def operations_of_the_script() -> int:

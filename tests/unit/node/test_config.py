@@ -87,7 +87,10 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
         ("num.partition=3", "num.partition is ignored: it is not a known config; did you mean num.partitions?"),
         ("NUM.PARTITIONS=3", "NUM.PARTITIONS is ignored: it is not a known config; did you mean num.partitions?"),
         ("log_dirs=/a", "log_dirs is ignored: it is not a known config; did you mean log.dirs?"),
-        ("tidelog.http.listen=x", "tidelog.http.listen is ignored: it is not a known config; did you mean tidelog.http.listener?"),
+        (
+            "tidelog.http.listen=x",
+            "tidelog.http.listen is ignored: it is not a known config; did you mean tidelog.http.listener?",
+        ),
         ("favourite.colour=blue", "favourite.colour is ignored: it is not a known config"),
         (
             "retention.ms=5",

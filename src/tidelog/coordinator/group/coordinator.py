@@ -41,6 +41,7 @@ __all__ = ["Client", "GroupCoordinator"]
 
 T = TypeVar("T")
 Answer = Callable[[T], None]
+_NULL_PROTOCOL_FROM: Final = 7
 _PROTOCOL_REQUIRED_FROM: Final = 5
 _STATES_FROM: Final = 4
 _TYPES_FROM: Final = 5
@@ -69,12 +70,13 @@ class GroupCoordinator:
     def join(
         self, request: JoinGroupRequest, version: int, client: Client, answer: Answer[JoinGroupResponse]
     ) -> Waiting[JoinGroupResponse] | None:
+        answer = _naming_protocol(answer, version)
         error = self._check_join(request)
         shard = self._find(request.group_id) if error is ErrorCode.NONE else error
         if isinstance(shard, ErrorCode):
             answer(JoinGroupResponse(member_id=request.member_id, error_code=shard))
             return None
-        waiting: Waiting[JoinGroupResponse] = Waiting(_without_null_protocol(answer) if version < 7 else answer)
+        waiting: Waiting[JoinGroupResponse] = Waiting(answer)
         waiting.when_cancelled = lambda: self._abandon(request.group_id, waiting)
         join = Join.of(request, version, client, waiting)
         shard.write(lambda machine, now: machine.join(join, now), _ignore, _no_response)
@@ -191,7 +193,7 @@ class GroupCoordinator:
             group = machine.groups.get(group_id)
             return describe.describe_missing(group_id, version) if group is None else describe.describe(group)
 
-        shard = self._find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        shard = self._find(group_id)
         if isinstance(shard, ErrorCode):
             answer(refuse(shard))
         else:
@@ -267,11 +269,11 @@ def _check_sync(request: SyncGroupRequest, version: int) -> ErrorCode:
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
-def _without_null_protocol(answer: Answer[JoinGroupResponse]) -> Answer[JoinGroupResponse]:
-    """Before version 7 the name of the protocol cannot be null."""
+def _naming_protocol(answer: Answer[JoinGroupResponse], version: int) -> Answer[JoinGroupResponse]:
+    """No protocol is an empty name before version 7, and null from then on."""
 
     def fill(response: JoinGroupResponse) -> None:
-        response.protocol_name = response.protocol_name or ""
+        response.protocol_name = response.protocol_name or ("" if version < _NULL_PROTOCOL_FROM else None)
         answer(response)
 
     return fill

@@ -32,14 +32,14 @@ def describe(group: ClassicGroup) -> DescribedGroup:
 def _describe_member(
     member: Member, protocol: str | None, is_stable: bool
 ) -> DescribeGroupsResponse.DescribedGroupMember:
-    """What belongs to a generation is shown only while one is in force."""
+    """The metadata is shown while a generation is in force; the assignment stays until there is another."""
     return DescribeGroupsResponse.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(protocol) if is_stable else b"",
-        member_assignment=member.assignment if is_stable else b"",
+        member_assignment=member.assignment,
     )
 
 
