@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from tidelog.coordinator.partitioning import partition_for
+from tidelog.protocol.batch import Record, iter_headers, iter_records
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -29,6 +32,7 @@ from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.protocol.records_framing import decode_coordinator_key, decode_coordinator_value
 from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 from tools.apache import ApacheKafka, why_not
@@ -568,3 +572,70 @@ def test_answers_are_apaches(
 ) -> None:
     ours = transcript(tidelog, tidelog_topics, play)
     assert ours.splitlines() == transcript(apache, apache_topics, play).splitlines()
+
+
+# what is stored
+
+
+def a_life(scene: Scene) -> None:
+    """A group from its first member to its deletion, each step answered before the next."""
+    member_id, generation = scene.stable(group_instance_id=None)
+    owner: dict[str, Any] = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    scene.commit("a", 9, {"t": {0: 4, 1: 5}, "u": {3: 6}}, **owner)
+    scene.commit("a", 3, {"t": {2: 7}}, retention_time_ms=1_000_000, **owner)
+    scene.commit("a", 9, {"t": {0: 8}}, metadata="ä" * 100, **owner)
+    scene.call("a", LeaveGroupRequest(group_id=scene.group, members=[Identity(member_id=member_id)]), 4)
+    scene.stable("b", group_instance_id="i")
+    scene.call("c", scene.join_request(group_instance_id="i"), 9)
+    members = [Identity(member_id="", group_instance_id="i")]
+    scene.call("z", LeaveGroupRequest(group_id=scene.group, members=members), 4)
+    partition = OffsetDeleteRequest.OffsetDeleteRequestPartition
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="u", partitions=[partition(partition_index=3)])
+    scene.call("z", OffsetDeleteRequest(group_id=scene.group, topics=[topic]), 0)
+    scene.commit("z", 9, {"t": {1: 9}})
+
+
+def stored(bootstrap: str, group: str, partition: int, topic_ids: dict[str, bytes]) -> list[str]:
+    """The batches of a group in the offsets topic: what their headers say, and their records."""
+    asked = FetchRequest.FetchPartition(partition=partition, partition_max_bytes=1 << 20)
+    request = FetchRequest(topics=[FetchRequest.FetchTopic(topic="__consumer_offsets", partitions=[asked])])
+    with Wire(bootstrap) as wire:
+        data = bytes(wire.call(request, 11, FetchResponse).responses[0].partitions[0].records or b"")
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for position, header in iter_headers(data):
+        records = list(iter_records(data[position : position + header.size], header))
+        if all(group.encode() in (record.key or b"") for record in records):
+            fields = (header.attributes, header.producer_id, header.producer_epoch, header.base_sequence, header.magic)
+            lines.append(f"batch {fields} of {header.record_count}")
+            lines.extend(_stored_record(record, topic_ids, names) for record in records)
+    return lines
+
+
+def _stored_record(record: Record, topic_ids: dict[str, bytes], names: dict[str, str]) -> str:
+    key = decode_coordinator_key(record.key or b"")
+    assert key is not None
+    value: Any = None
+    if record.value is not None:
+        decoded = decode_coordinator_value(key, record.value)
+        assert decoded is not None
+        value = decoded
+        for name in ("current_state_timestamp", "commit_timestamp", "expire_timestamp"):
+            # Set or not set is a fact, when is not.
+            if getattr(value[0], name, -1) > 0:
+                setattr(value[0], name, 1)
+    text = f"{key} {value} {record.headers}"
+    for name, topic_id in topic_ids.items():
+        text = text.replace(repr(topic_id), f"<id of {name}>")
+    return _MEMBER_ID.sub(lambda found: names.setdefault(found[0], f"{found[1]}#{len(names)}"), text)
+
+
+@pytest.mark.java
+def test_records_are_apaches(
+    tidelog: str, apache: str, tidelog_topics: dict[str, bytes], apache_topics: dict[str, bytes]
+) -> None:
+    group = a_life.__name__
+    assert transcript(tidelog, tidelog_topics, a_life) == transcript(apache, apache_topics, a_life)
+    ours = stored(tidelog, group, partition_for(group, 5), tidelog_topics)
+    assert len(ours) > 20
+    assert ours == stored(apache, group, partition_for(group, 50), apache_topics)
