@@ -330,7 +330,7 @@ def _decode_record(payload: Buffer, position: int, end: int, header: BatchHeader
     if position != end:
         raise ProtocolError("the length of a record does not fit its fields")
     if not 0 <= offset_delta <= header.last_offset_delta:
-        raise ProtocolError(f"a record has the offset {offset_delta} in a batch that ends at {header.last_offset_delta}")
+        raise ProtocolError(f"a record's offset is {offset_delta}; the last of its batch is {header.last_offset_delta}")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
     if not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
         raise ProtocolError(f"a record has the timestamp {timestamp}, which is more than 64 bits")

@@ -111,9 +111,11 @@ def _compress_snappy(data: Buffer) -> bytes:
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit_bytes)
+        return _decompress_snappy_block(view, 0, limit_bytes)
     out = bytearray()
     position = len(_XERIAL_HEADER)
+    if position > len(view):
+        raise ProtocolError("the header of a snappy stream is cut short")
     while position < len(view):
         if position + 4 > len(view):
             raise ProtocolError("a snappy block has no length")
@@ -121,12 +123,12 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
         position += 4
         if length < 0 or length > len(view) - position:
             raise ProtocolError(f"a snappy block of {length} bytes runs over its batch")
-        out += _decompress_snappy_block(view[position : position + length], limit_bytes - len(out))
+        out += _decompress_snappy_block(view[position : position + length], len(out), limit_bytes)
         position += length
     return out
 
 
-def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> Buffer:
+def _decompress_snappy_block(block: memoryview, already: int, limit_bytes: int) -> Buffer:
     """Raw snappy begins with its uncompressed size; check that before anything is allocated."""
     size = shift = 0
     for index in range(min(5, len(block))):
@@ -136,7 +138,7 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> Buffer:
         shift += 7
     else:
         raise ProtocolError("a snappy block has no size")
-    if size > limit_bytes:
+    if already + size > limit_bytes:
         raise ProtocolError(f"a batch is larger than {limit_bytes} bytes when decompressed")
     try:
         return bytes(cramjam.snappy.decompress_raw(block))

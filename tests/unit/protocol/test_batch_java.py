@@ -1,0 +1,97 @@
+"""The same batches as Apache Kafka's MemoryRecords, and each side reads what the other compressed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.protocol.batch import TRANSACTIONAL, RecordInput, build_batch, iter_records
+from tidelog.protocol.compression import Codec
+from tools.apache import apache_libs, why_not
+
+pytestmark = pytest.mark.java
+
+Ask = Callable[..., str]
+
+blobs = st.none() | st.binary(max_size=60) | st.integers(1, 90_000).map(lambda size: bytes(size))
+record_lists = st.lists(
+    st.builds(
+        RecordInput,
+        key=blobs,
+        value=blobs,
+        timestamp=st.integers(0, 2**60),
+        headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    libs = apache_libs()
+    if libs is None:
+        pytest.skip(f"no Apache Kafka to compare with: {why_not()}")
+    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = ["java", *flags, "-cp", f"{libs}/*", str(Path(__file__).with_name("Records.java"))]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def ask(*words: object) -> str:
+            print(*words, file=process.stdin, flush=True)
+            answer = process.stdout.readline().rstrip("\n")
+            assert answer and not answer.startswith("!"), answer
+            return answer
+
+        yield ask
+
+
+def as_text(record: RecordInput) -> str:
+    def text(data: bytes | None) -> str:
+        return "-" if data is None else data.hex()
+
+    headers = ";".join(f"{name.encode().hex()}={text(content)}" for name, content in record.headers)
+    return f"{record.timestamp}/{text(record.key)}/{text(record.value)}/{headers}"
+
+
+@given(
+    records=record_lists, base=st.integers(0, 2**40), producer_id=st.integers(-1, 2**40), transactional=st.booleans()
+)
+@settings(max_examples=60, deadline=None)
+def test_the_same_bytes(ask: Ask, records: list[RecordInput], base: int, producer_id: int, transactional: bool) -> None:
+    transactional = transactional and producer_id >= 0
+    epoch, sequence = (3, 7) if producer_id >= 0 else (-1, -1)
+    ours = build_batch(
+        records,
+        base_offset=base,
+        leader_epoch=5,
+        attributes=TRANSACTIONAL if transactional else 0,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    theirs = ask("W", 0, base, producer_id, epoch, sequence, transactional, *map(as_text, records))
+    assert ours.hex() == theirs
+
+
+@given(records=record_lists, codec=st.sampled_from(Codec))
+@settings(max_examples=60, deadline=None)
+def test_java_reads_ours_and_we_read_javas(ask: Ask, records: list[RecordInput], codec: Codec) -> None:
+    ours = build_batch(records, codec=codec)
+    assert ask("R", ours.hex()).split(" ")[1:] == list(map(as_text, records))
+    theirs = bytes.fromhex(ask("W", int(codec), 0, -1, -1, -1, False, *map(as_text, records)))
+    read = [RecordInput(record.key, record.value, record.timestamp, record.headers) for record in iter_records(theirs)]
+    assert list(map(as_text, read)) == list(map(as_text, records))
+
+
+def test_java_reads_ours_in_many_blocks(ask: Ask) -> None:
+    records = [RecordInput(b"%d" % number, bytes([number]) * 70_000, number) for number in range(5)]
+    for codec in Codec:
+        assert ask("R", build_batch(records, codec=codec).hex()).split(" ")[1:] == list(map(as_text, records))
