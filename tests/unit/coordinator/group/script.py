@@ -230,6 +230,10 @@ class Player:
     def do_mend(self) -> None:
         self.world.log.failure = None
 
+    def do_lose(self) -> None:
+        """The log learns that another node leads, before the coordinator does."""
+        self.world.log.lose()
+
     def do_restart(self) -> None:
         self.world.restart()
 

@@ -454,3 +454,22 @@ def test_heartbeats_are_held_against_the_generation_and_the_members() -> None:
         """,
         group_initial_rebalance_delay_ms=0,
     )
+
+
+def test_members_that_do_not_come_back_after_a_restart_of_the_node_are_out() -> None:
+    check(
+        """
+        > a join v=3
+        a: joined generation 1 as a1, consumer/range, leader a1 [a1=m]
+        > a sync a=A
+        a: synced A (consumer/range)
+        > restart
+        > wait 9999
+        > show
+        Stable, generation 1, leader a1 [a1=A]
+        > wait 1
+        > show
+        Empty, generation 2, leader None []
+        """,
+        group_initial_rebalance_delay_ms=0,
+    )

@@ -276,3 +276,48 @@ def test_an_empty_group_without_offsets_goes_at_the_next_look() -> None:
         offsets_retention_check_interval_ms=600_000,
         group_initial_rebalance_delay_ms=0,
     )
+
+
+def test_a_group_that_somebody_is_about_to_join_is_not_cleared_away() -> None:
+    check(
+        """
+        > a join session=1800000
+        a: join MEMBER_ID_REQUIRED, id a1
+        > wait 600000
+        > a join session=1800000
+        a: joined generation 1 as a1, consumer/range, leader a1 [a1=m]
+        """,
+        offsets_retention_check_interval_ms=600_000,
+        group_initial_rebalance_delay_ms=0,
+    )
+
+
+def test_the_age_of_an_empty_groups_offsets_counts_from_when_it_became_empty() -> None:
+    check(
+        """
+        > a join v=3 session=1800000
+        a: joined generation 1 as a1, consumer/range, leader a1 [a1=m]
+        > a sync a=A
+        a: synced A (consumer/range)
+        > a commit t-0=1
+        a: committed t-0 NONE
+        > wait 1700000
+        > a heartbeat
+        a: heartbeat NONE
+        > wait 1700000
+        > a heartbeat
+        a: heartbeat NONE
+        > wait 1000000
+        > a leave
+        a: left NONE [NONE]
+        > wait 600000
+        > a fetch
+        a: offsets t-0=1
+        > wait 3600000
+        > a fetch
+        a: offsets none
+        """,
+        offsets_retention_minutes=60,
+        offsets_retention_check_interval_ms=600_000,
+        group_initial_rebalance_delay_ms=0,
+    )

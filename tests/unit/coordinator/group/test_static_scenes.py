@@ -277,3 +277,91 @@ def test_static_members_and_their_instance_ids_survive_a_restart_of_the_node() -
         """,
         group_initial_rebalance_delay_ms=0,
     )
+
+
+def test_a_static_member_that_restarts_before_its_first_sync_is_not_waited_for_twice() -> None:
+    check(
+        """
+        > a join instance=i rebalance=15000 session=60000
+        > b join instance=j rebalance=15000 session=60000
+        > wait 6000
+        a: joined generation 1 as i1, consumer/range, leader i1 [i1/i=m j1/j=m]
+        b: joined generation 1 as j1, consumer/range, leader i1
+        > a sync a=A b=B instance=i
+        a: synced A (consumer/range)
+        > c join instance=j rebalance=15000 session=60000
+        c: joined generation 1 as j2, consumer/range, leader i1
+        > c sync instance=j
+        c: synced B (consumer/range)
+        > wait 15000
+        > show
+        Stable, generation 1, leader i1 [i1=A j2=B]
+        """,
+        group_initial_rebalance_delay_ms=3_000,
+    )
+
+
+def test_a_static_member_that_restarts_and_is_silent_is_out_after_its_session() -> None:
+    check(
+        """
+        > a join instance=i
+        a: joined generation 1 as i1, consumer/range, leader i1 [i1/i=m]
+        > a sync a=A instance=i
+        a: synced A (consumer/range)
+        > wait 9000
+        > b join instance=i
+        b: joined generation 1 as i2, consumer/range, leader i2 [i2/i=m], skip assignment
+        > wait 9999
+        > show
+        Stable, generation 1, leader i2 [i2=A]
+        > wait 1
+        > show
+        Empty, generation 2, leader None []
+        """,
+        group_initial_rebalance_delay_ms=0,
+    )
+
+
+def test_two_restarts_in_a_row_that_are_lost_leave_the_last_but_one() -> None:
+    check(
+        """
+        > a join instance=i
+        a: joined generation 1 as i1, consumer/range, leader i1 [i1/i=m]
+        > a sync a=A instance=i
+        a: synced A (consumer/range)
+        > hold
+        > b join instance=i protocols=range:b
+        > c join instance=i protocols=range:c
+        b: join FENCED_INSTANCE_ID, id i2
+        > lose
+        c: join NOT_COORDINATOR
+        > show
+        Stable, generation 1, leader i2 [i2=A]
+        """,
+        group_initial_rebalance_delay_ms=0,
+    )
+
+
+def test_a_restart_that_cannot_be_stored_leaves_the_metadata_as_it_was() -> None:
+    check(
+        """
+        > a join instance=i
+        > b join instance=j
+        > wait 6000
+        a: joined generation 1 as i1, consumer/range, leader i1 [i1/i=m j1/j=m]
+        b: joined generation 1 as j1, consumer/range, leader i1
+        > a sync a=A b=B instance=i
+        a: synced A (consumer/range)
+        > b sync instance=j
+        b: synced B (consumer/range)
+        > fail NOT_ENOUGH_REPLICAS
+        > c join instance=j protocols=range:changed
+        c: join COORDINATOR_NOT_AVAILABLE
+        > mend
+        > b join instance=j
+        b: joined generation 1 as j1, consumer/range, leader i1
+        > show
+        Stable, generation 1, leader i1 [i1=A j1=B]
+        """,
+        group_initial_rebalance_delay_ms=3_000,
+    )

@@ -200,3 +200,27 @@ def test_a_group_that_cannot_be_stored_is_not_made() -> None:
         """,
         group_initial_rebalance_delay_ms=0,
     )
+
+
+def test_a_member_that_waited_for_its_assignment_longer_than_its_session_must_speak_up_again() -> None:
+    check(
+        """
+        > a join v=3 session=60000
+        > b join v=3 session=10000
+        > wait 6000
+        a: joined generation 1 as a1, consumer/range, leader a1 [a1=m b1=m]
+        b: joined generation 1 as b1, consumer/range, leader a1
+        > b sync
+        > wait 14000
+        > a sync a=A b=B
+        a: synced A (consumer/range)
+        b: synced B (consumer/range)
+        > wait 9999
+        > show
+        Stable, generation 1, leader a1 [a1=A b1=B]
+        > wait 1
+        > show
+        PreparingRebalance, generation 1, leader a1 [a1=A]
+        """,
+        group_initial_rebalance_delay_ms=3_000,
+    )
