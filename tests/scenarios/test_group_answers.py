@@ -420,6 +420,9 @@ def descriptions(scene: Scene) -> None:
     for version in range(7):
         scene.call("a", DescribeGroupsRequest(groups=[scene.group, f"{scene.group}-none", ""]), version)
         scene.call("a", DescribeGroupsRequest(groups=[]), version)
+        if version >= 3:
+            names = [scene.group, f"{scene.group}-none"]
+            scene.call("a", DescribeGroupsRequest(groups=names, include_authorized_operations=True), version)
 
 
 def lists(scene: Scene) -> None:
