@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidelog.kernel.ports import Buffer, Clock
+from tidelog.log.errors import LogError
 from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, read_header
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.partition import Partition
@@ -25,6 +26,9 @@ class PartitionShardLog:
 
     def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
         batch = build_batch([RecordInput(key, value, wall_ms) for key, value in records], base_sequence=0)
+        limit = self._partition.log.config.max_message_bytes
+        if len(batch) > limit:
+            raise LogError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes; max.message.bytes is {limit}")
         self._partition.append(batch, read_header(batch), self._clock.wall_ms())
         return self._partition.log.log_end_offset
 
@@ -54,7 +58,10 @@ class PartitionShardLog:
             data = log.read(offset, _READ_BYTES, end_offset=end).data
             for position, header in iter_headers(data):
                 batch = memoryview(data)[position : position + header.size]
-                assert crc_is_valid(batch, header), f"a damaged batch in {log.directory} at offset {header.base_offset}"
+                if not crc_is_valid(batch, header):
+                    raise LogError(
+                        ErrorCode.CORRUPT_MESSAGE, f"a damaged batch in {log.directory} at offset {header.base_offset}"
+                    )
                 if header.last_offset >= offset:
                     yield batch
                     offset = header.next_offset
