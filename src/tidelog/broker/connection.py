@@ -25,6 +25,8 @@ _SIZE: Final = Struct(">i")
 _log = logging.getLogger("tidelog.connection")
 
 PIPELINED_REQUESTS_MAX: Final = 256
+ANSWER_BYTES_MAX: Final = 1 << 20
+"""What may be answered and not yet handed to the transport: a fetch of a hundred bytes has an answer of megabytes."""
 _FIRST_PRIVATE_BYTES: Final = 64 * 1024
 
 
@@ -43,7 +45,7 @@ class Slot:
         if connection is not None and self.answer is None:
             self.answer = answer
             self.on_drop = None
-            connection.drain()
+            connection.drain(answer)
 
     def drop(self) -> None:
         """The connection is gone; whoever parked the request forgets it."""
@@ -61,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_private",
         "_reading_paused",
         "_slots",
+        "_unsent_bytes",
         "_writing_paused",
         "last_active_s",
         "listener",
@@ -82,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._private: memoryview | None = None
         self._filled = 0
         self._slots: deque[Slot] = deque()
+        self._unsent_bytes = 0
         self._reading_paused = False
         self._writing_paused = False
 
@@ -149,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise ProtocolError(f"a frame of {size} bytes; the limit (socket.request.max.bytes) is {limit}")
             if end - position - 4 < size:
                 break
-            if self._reading_paused and (self._writing_paused or len(self._slots) >= PIPELINED_REQUESTS_MAX):
+            if self._reading_paused and (self._writing_paused or self._is_full):
                 break
             start = position + 4
             position = start + size
@@ -165,13 +169,18 @@ class Connection(asyncio.BufferedProtocol):
             slot = Slot(self)
             slot.answer = answer
             self._slots.append(slot)
+            self._unsent_bytes += sum(map(len, answer))
         if self.transport is None or self.transport.is_closing():
             return False
-        if len(self._slots) >= PIPELINED_REQUESTS_MAX:
+        if self._is_full:
             self._flush()
-            if len(self._slots) >= PIPELINED_REQUESTS_MAX:
+            if self._is_full:
                 self._pause_reading()
         return True
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._slots) >= PIPELINED_REQUESTS_MAX or self._unsent_bytes >= ANSWER_BYTES_MAX
 
     def _consume_private(self) -> None:
         private = self._private
@@ -183,13 +192,16 @@ class Connection(asyncio.BufferedProtocol):
                 return
         # Owned by this call while frames are handled: closing in the middle must not hand it out twice.
         self._private = None
-        consumed = self._consume(private, filled)
-        if self.transport is not None and consumed < filled:
-            if consumed == 0:
-                self._private = private
-                return
-            self._keep(private[consumed:filled])
-        self._buffers.give(private)
+        try:
+            consumed = self._consume(private, filled)
+            if self.transport is not None and consumed < filled:
+                if consumed == 0:
+                    self._private = private
+                    return
+                self._keep(private[consumed:filled])
+        finally:
+            if self._private is not private:
+                self._buffers.give(private)
 
     def _keep(self, rest: memoryview) -> None:
         """An unfinished frame moves to a buffer of its own, which grows as bytes arrive, not as the peer announces."""
@@ -220,19 +232,21 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         return slot
 
-    def drain(self) -> None:
+    def drain(self, answer: Sequence[Buffer]) -> None:
         """An answer has arrived: send all that are next in order, then go on with what was held back."""
+        self._unsent_bytes += sum(map(len, answer))
         self._flush()
         self._maybe_resume()
 
     def _flush(self) -> None:
         slots = self._slots
-        if not slots or slots[0].answer is None or self.transport is None:
+        if not slots or slots[0].answer is None or self.transport is None or self.transport.is_closing():
             return
         out: list[Buffer] = []
         while slots and (answer := slots[0].answer) is not None:
             slots.popleft()
             out += answer
+        self._unsent_bytes -= sum(map(len, out))
         if len(out) == 1:
             self.transport.write(out[0])
         elif out:
@@ -253,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
     def _maybe_resume(self) -> None:
         if not self._reading_paused or self._writing_paused or self.transport is None:
             return
-        if len(self._slots) >= PIPELINED_REQUESTS_MAX // 2:
+        if len(self._slots) >= PIPELINED_REQUESTS_MAX // 2 or self._is_full:
             return
         self._reading_paused = False
         self.transport.resume_reading()
@@ -267,7 +281,8 @@ class Connection(asyncio.BufferedProtocol):
     # closing
 
     def close(self) -> None:
-        """After what is written has left."""
+        """After what is answered has left."""
+        self._flush()
         if self.transport is not None:
             self.transport.close()
 

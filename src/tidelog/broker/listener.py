@@ -87,7 +87,8 @@ class BrokerListener:
         limit = self.clock.monotonic_s() - self._idle_s_max
         idle = [c for c in self._connections.values() if c.is_idle and c.last_active_s < limit]
         for connection in idle:
-            connection.close()
+            # Not by close(): what a peer has not read for so long would keep the connection for ever.
+            connection.abort()
         return len(idle)
 
     def stop_accepting(self) -> None:
