@@ -12,15 +12,23 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Final
 
+from tidelog.cli.common import Parser, UsageError
+from tidelog.kernel.errors import TidelogError
+
 COMMANDS: Final = {
     "serve": "run a node",
+    "topic": "create, list, describe, change and delete topics",
+    "config": "get, set and unset configs of topics, brokers and groups",
+    "produce": "write records",
+    "consume": "read records",
+    "group": "list, describe, reset and delete consumer groups",
+    "dump": "show what is in the files of a data directory",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(arguments)
-    args = parser.parse_args(arguments)
+    args = parse(arguments)
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -32,12 +40,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _explain(arguments, error)
+        return _explain(error)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """argparse takes the names of a command only in one row; people also write `topic create a -p 3 b`."""
+    parser = build_parser(arguments)
+    args, rest = parser.parse_known_args(arguments)
+    leaf = _leaf(parser, args)
+    for word in rest:
+        if word.startswith("-") and word != "-":
+            known = [option for option in leaf._option_string_actions if option.startswith("--")]
+            leaf.error(f"there is no option {word}{nearest(word.partition('=')[0], known)}")
+        into = getattr(args, "words", None)
+        if into is None:
+            leaf.error(f"what is {word!r}? it takes no more names")
+        getattr(args, into).append(word)
+    return args
+
+
+def _leaf(parser: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.ArgumentParser:
+    """The parser of the very command and verb."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            chosen: argparse.ArgumentParser = action.choices[getattr(args, action.dest)]
+            return _leaf(chosen, args)
+    return parser
 
 
 def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """With only the named command inside, so that the others are never imported; with all their names for --help."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tidelog",
         description="A commit log that speaks Apache Kafka's protocol, and the tools around it.",
         epilog="`tidelog COMMAND --help` tells more. TIDELOG_BOOTSTRAP=HOST:PORT names the broker for all commands.",
@@ -51,7 +84,7 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         for command, text in COMMANDS.items():
             commands.add_parser(command, help=text)
         if name is not None:
-            parser.error(f"there is no command {name!r}{nearest(name, COMMANDS)}; `tidelog --help` lists them")
+            parser.error(f"there is no command {name!r}{nearest(name, COMMANDS)}")
     return parser
 
 
@@ -76,17 +109,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _explain(arguments: Sequence[str], error: Exception) -> int:
-    from tidelog.kernel.errors import TidelogError
-
+def _explain(error: Exception) -> int:
     if os.environ.get("TIDELOG_DEBUG"):
         raise error
-    name = next((argument for argument in arguments if argument in COMMANDS), "")
     text = str(error) if isinstance(error, TidelogError) else f"unexpected {type(error).__name__}: {error}"
-    print(f"tidelog {name}: {text}", file=sys.stderr)
+    print(f"tidelog: {text}", file=sys.stderr)
     if not isinstance(error, TidelogError):
         print("This is a bug in Tidelog; TIDELOG_DEBUG=1 shows where.", file=sys.stderr)
-    return 1
+    return 2 if isinstance(error, UsageError) else 1
 
 
 if __name__ == "__main__":

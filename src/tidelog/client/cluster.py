@@ -206,6 +206,10 @@ class Cluster:
         """An answer showed that what is known of the topic is stale."""
         self._topic_age_s.pop(name, None)
 
+    def fresh_topic(self, name: str) -> TopicInfo | None:
+        """The topic if nothing needs to be asked."""
+        return self.metadata.topics[name] if self._is_fresh(name) else None
+
     def _is_fresh(self, name: str) -> bool:
         found = self.metadata.topics.get(name)
         age_s = self.clock.monotonic_s() - self._topic_age_s.get(name, float("-inf"))

@@ -62,8 +62,10 @@ class MissingError(BrokerError):
 
     def __init__(self, topic: str, partition: int | None = None) -> None:
         subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject)
+        detail = f"there is no such {'topic' if partition is None else 'partition'}"
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, detail)
         self.topic = topic
+        self.partition = partition
 
 
 def error_code(number: int) -> ErrorCode:

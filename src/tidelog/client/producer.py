@@ -77,7 +77,9 @@ class Producer:
         """Queue a record, once there is room for it; the future is done when it is delivered (or cannot be)."""
         if self._is_closed:
             raise ClientError("the producer has been closed")
-        info = await self._cluster.topic(topic, auto_create=self._options.auto_create_topics)
+        info = self._cluster.fresh_topic(topic) or await self._cluster.topic(
+            topic, auto_create=self._options.auto_create_topics
+        )
         stamp = self._cluster.clock.wall_ms() if timestamp is None else timestamp
         record = RecordInput(key, value, stamp, tuple(headers))
         size = estimated_size(record)
@@ -133,6 +135,9 @@ class Producer:
 
     async def _wait_room(self, size: int) -> None:
         limit = self._options.buffer_bytes_max
+        if self._buffered_bytes + size <= limit and not self._room.locked():
+            self._buffered_bytes += size
+            return
         async with self._room:
             # A record larger than the whole bound may pass alone.
             await self._room.wait_for(lambda: self._buffered_bytes == 0 or self._buffered_bytes + size <= limit)
