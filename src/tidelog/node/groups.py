@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
@@ -60,9 +61,7 @@ class Groups:
         self._deadline: Deadline | None = None
         self._is_awake = False
         self._is_running = False
-        self.coordinator = GroupCoordinator(
-            _group_config(config, publisher), _Topics(publisher), clock, random, self._wake
-        )
+        self.coordinator = GroupCoordinator(_group_config(config), _Topics(publisher), clock, random, self._wake)
 
     # following the metadata
 
@@ -84,7 +83,11 @@ class Groups:
 
     def _load(self) -> None:
         topic = self._publisher.image.topics.get(OFFSETS_TOPIC)
-        for index, state in sorted(topic.partitions.items()) if topic is not None else ():
+        if topic is None:
+            return
+        # Somebody may have created it by hand: its partitions decide where a group lives, not what the file says.
+        self.coordinator.config = replace(self.coordinator.config, offsets_topic_num_partitions=len(topic.partitions))
+        for index, state in sorted(topic.partitions.items()):
             partition = self._partitions.get(OFFSETS_TOPIC, index)
             if partition is not None:
                 log = PartitionShardLog(partition, self._clock)
@@ -124,10 +127,7 @@ class Groups:
         return found
 
 
-def _group_config(config: LiveConfig, publisher: MetadataPublisher) -> GroupConfig:
-    # What the topic was created with decides where a group lives, not what the file says today.
-    topic = publisher.image.topics.get(OFFSETS_TOPIC)
-    count = len(topic.partitions) if topic is not None else config.integer("offsets.topic.num.partitions")
+def _group_config(config: LiveConfig) -> GroupConfig:
     return GroupConfig(
         group_min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
         group_max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
@@ -137,5 +137,5 @@ def _group_config(config: LiveConfig, publisher: MetadataPublisher) -> GroupConf
         offsets_retention_minutes=config.integer("offsets.retention.minutes"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
-        offsets_topic_num_partitions=count,
+        offsets_topic_num_partitions=config.integer("offsets.topic.num.partitions"),
     )
