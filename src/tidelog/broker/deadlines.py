@@ -42,7 +42,8 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._heap: list[Deadline] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at_s = 0.0
         self._order = 0
         self._cancelled = 0
 
@@ -67,10 +68,12 @@ class Deadlines:
         if not heap:
             return
         if self._timer is not None:
-            if self._timer.when() <= heap[0].at_s:
+            if self._timer_at_s <= heap[0].at_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(heap[0].at_s, self._fire)
+        # The handle itself cannot be asked: for a time that has come uvloop gives a plain one, without when().
+        self._timer_at_s = heap[0].at_s
+        self._timer = loop.call_at(self._timer_at_s, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
