@@ -181,7 +181,7 @@ def describe_topic_partitions(topic: str, topic_id: bytes, v: int) -> Struct:
 
 
 def offset_delete(topic: str, topic_id: bytes, v: int) -> Struct:
-    return OffsetDeleteRequest(group_id="commit-2", topics=[])
+    return OffsetDeleteRequest(group_id="nobody", topics=[])
 
 
 def api_versions(topic: str, topic_id: bytes, v: int) -> Struct:
@@ -227,6 +227,7 @@ EXPECTED: dict[str, set[ErrorCode]] = {
     "LeaveGroup": {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID},
     "DescribeGroups": {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND},
     "DeleteGroups": {ErrorCode.GROUP_ID_NOT_FOUND},
+    "OffsetDelete": {ErrorCode.GROUP_ID_NOT_FOUND},
     "DeleteTopics": {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
     "CreatePartitions": {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
     "DescribeConfigs": {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
