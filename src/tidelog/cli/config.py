@@ -35,10 +35,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     get.add_argument("--synonyms", action="store_true", help="where the value comes from, and what it covers")
     get.add_argument("--docs", action="store_true", help="with a line of documentation each")
     add_json(get)
-    get.set_defaults(run=lambda args: ask(args, lambda cluster: _get(cluster, args)))
+    get.set_defaults(run=lambda args: ask(args, lambda cluster: _get(cluster, args)), words="names")
     change = verbs.add_parser("set", help="set configs")
     _add_resource(change)
-    change.add_argument("values", nargs="*", type=key_value, metavar="NAME=VALUE", help="what to set")
+    change.add_argument("values", nargs="*", metavar="NAME=VALUE", help="what to set")
     change.add_argument(
         "--append", type=key_value, action="append", default=[], metavar="NAME=VALUE", help="add to a list"
     )
@@ -46,12 +46,12 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--subtract", type=key_value, action="append", default=[], metavar="NAME=VALUE", help="take from a list"
     )
     change.add_argument("--dry-run", action="store_true", help="have the broker check the request, change nothing")
-    change.set_defaults(run=_run_set)
+    change.set_defaults(run=_run_set, words="values")
     unset = verbs.add_parser("unset", help="back to the default")
     _add_resource(unset)
     unset.add_argument("names", nargs="+", metavar="NAME", help="what to unset")
     unset.add_argument("--dry-run", action="store_true", help="have the broker check the request, change nothing")
-    unset.set_defaults(run=_run_unset)
+    unset.set_defaults(run=_run_unset, words="names")
     for verb in verbs.choices.values():
         add_bootstrap(verb)
 
@@ -138,7 +138,10 @@ def _as_json(entry: ConfigEntry, args: argparse.Namespace) -> dict[str, Any]:
 def _run_set(args: argparse.Namespace) -> int:
     from tidelog.client.configs import ConfigChange, Operation
 
-    changes = [ConfigChange(name, Operation.SET, value) for name, value in args.values]
+    try:
+        changes = [ConfigChange(name, Operation.SET, value) for name, value in map(key_value, args.values)]
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(str(error)) from None
     changes += [ConfigChange(name, Operation.APPEND, value) for name, value in args.append]
     changes += [ConfigChange(name, Operation.SUBTRACT, value) for name, value in args.subtract]
     if not changes:

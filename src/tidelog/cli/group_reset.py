@@ -151,7 +151,8 @@ def _target(cluster: Cluster, args: argparse.Namespace) -> Target:
         return ShiftBy(args.shift_by)
     if args.to_datetime is not None:
         return ToTime(parse_time(args.to_datetime))
-    return ToTime(cluster.clock.wall_ms() - parse_duration(args.by_duration))
+    # Not below 0: small negative numbers mean earliest, latest and more to a broker.
+    return ToTime(max(0, cluster.clock.wall_ms() - parse_duration(args.by_duration)))
 
 
 async def _commit(cluster: Cluster, group: str, moves: list[Move]) -> int:

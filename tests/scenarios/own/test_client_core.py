@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
 
-from tests.scenarios.servers import SERVERS, running, with_cluster
+from tests.scenarios.own.conftest import with_cluster
 from tidelog.client.brokers import describe_cluster, describe_log_dirs
 from tidelog.client.cluster import Cluster
 from tidelog.client.configs import (
@@ -38,11 +38,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.partitioner import partition_for_key
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module", params=SERVERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from running(request.param, tmp_path_factory)
 
 
 @pytest.fixture

@@ -15,12 +15,14 @@ from tidelog.testing import Broker
 from tools.apache import ApacheKafka, why_not
 
 T = TypeVar("T")
-SERVERS = ["tidelog", pytest.param("apache", marks=pytest.mark.java)]
+# One worker for all that needs Apache Kafka: it takes seconds to start and half a gigabyte.
+APACHE = pytest.param("apache", marks=[pytest.mark.java, pytest.mark.xdist_group("apache-own")])
 
 
-def running(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of a broker of that kind, while it runs."""
-    if name == "tidelog":
+@pytest.fixture(scope="session", params=["tidelog", APACHE])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a broker of each kind."""
+    if request.param == "tidelog":
         with Broker() as broker:
             yield broker.bootstrap_servers
         return
