@@ -11,16 +11,16 @@ _SWEEP_AT: Final = 1024
 
 
 class Deadline:
-    __slots__ = ("_callback", "_order", "_owner", "at_s")
+    __slots__ = ("_callback", "_owner", "at_s", "order")
 
     def __init__(self, owner: Deadlines, at_s: float, order: int, callback: Callable[[], None]) -> None:
         self._owner = owner
         self.at_s = at_s
-        self._order = order
+        self.order = order
         self._callback: Callable[[], None] | None = callback
 
     def __lt__(self, other: Deadline) -> bool:
-        return (self.at_s, self._order) < (other.at_s, other._order)
+        return (self.at_s, self.order) < (other.at_s, other.order)
 
     def cancel(self) -> None:
         if self._callback is not None:
@@ -57,7 +57,8 @@ class Deadlines:
         heapq.heappush(self._heap, deadline)
         # Most waits end early; what they leave behind must not outgrow what still waits.
         if self._cancelled > _SWEEP_AT and self._cancelled > len(self._heap) // 2:
-            self._heap = [entry for entry in self._heap if not entry.is_cancelled]
+            # In place: the callback that made this one may be running within _fire.
+            self._heap[:] = [entry for entry in self._heap if not entry.is_cancelled]
             heapq.heapify(self._heap)
             self._cancelled = 0
         self._arm(loop)
@@ -79,18 +80,26 @@ class Deadlines:
         self._timer = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
+        newest = self._order
         heap = self._heap
-        while heap and (heap[0].is_cancelled or heap[0].at_s <= now_s):
-            deadline = heapq.heappop(heap)
-            if deadline.is_cancelled:
-                self._cancelled -= 1
-            else:
-                deadline.fire()
-        self._arm(loop)
+        try:
+            while heap and (heap[0].is_cancelled or heap[0].at_s <= now_s):
+                if heap[0].order > newest:
+                    break  # set by one of these callbacks: the loop has a turn first
+                deadline = heapq.heappop(heap)
+                if deadline.is_cancelled:
+                    self._cancelled -= 1
+                else:
+                    deadline.fire()
+        finally:
+            # Also when a callback failed: the others must not wait for the next who comes.
+            self._arm(loop)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for deadline in self._heap:
+            deadline.cancel()
         self._heap.clear()
         self._cancelled = 0
