@@ -12,11 +12,11 @@ from typing import Final
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
-from tidelog.protocol.uuids import ZERO_UUID
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+_TOPIC_IDS_SINCE: Final = 13
 
 
 class FetchedPartition:
@@ -44,24 +44,28 @@ def _flatten(topics: Iterable[FetchRequest.FetchTopic]) -> Iterator[FetchedParti
 
 
 class FetchSession:
-    def __init__(self, session_id: int, partitions: Iterable[FetchedPartition], now_s: float) -> None:
+    def __init__(
+        self, session_id: int, partitions: Iterable[FetchedPartition], now_s: float, *, uses_topic_ids: bool
+    ) -> None:
         self.session_id = session_id
         self.epoch = 1
+        self.created_s = now_s
         self.used_s = now_s
+        self.uses_topic_ids = uses_topic_ids
         self.partitions: OrderedDict[tuple[str, bytes, int], FetchedPartition] = OrderedDict(
             (partition.key, partition) for partition in partitions
         )
 
     def update(self, request: FetchRequest) -> None:
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                self.partitions.pop((topic.topic, topic.topic_id, index), None)
         for partition in _flatten(request.topics):
             known = self.partitions.get(partition.key)
             if known is None:
                 self.partitions[partition.key] = partition
             else:
                 known.wanted = partition.wanted
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                self.partitions.pop((topic.topic, topic.topic_id, index), None)
 
     def select(self, partition: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
         """Whether the client must hear of this partition; what it hears is remembered."""
@@ -79,7 +83,8 @@ class FetchSession:
         elif changed:
             partition.high_watermark = data.high_watermark
             partition.log_start_offset = data.log_start_offset
-            if data.records:
+            # A later request may have forgotten the partition while this one waited.
+            if data.records and partition.key in self.partitions:
                 # Those that had data go to the end, so that a full answer does not starve the others.
                 self.partitions.move_to_end(partition.key)
         return changed
@@ -123,32 +128,47 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = list(_flatten(request.topics))
-            session = self._create(partitions, now_s) if epoch == INITIAL_EPOCH and partitions else None
+            session = None
+            if epoch == INITIAL_EPOCH and partitions:
+                session = self._create(partitions, now_s, uses_topic_ids=version >= _TOPIC_IDS_SINCE)
             return Fetching(partitions, session, incremental=False)
         known = self._sessions.get(request.session_id)
         if known is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if known.epoch != epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        if any((topic.topic_id != ZERO_UUID) != (version >= 13) for topic in request.topics):
+        if known.uses_topic_ids != (version >= _TOPIC_IDS_SINCE):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         known.update(request)
+        if not known.partitions:
+            del self._sessions[known.session_id]
+            return Fetching([], None, incremental=False)
         known.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         known.used_s = now_s
         self._sessions.move_to_end(known.session_id)
         return Fetching(list(known.partitions.values()), known, incremental=True)
 
-    def _create(self, partitions: list[FetchedPartition], now_s: float) -> FetchSession | None:
-        """None when every slot is in use by somebody recent: the client then fetches in full."""
-        if len(self._sessions) >= self._slots_max:
-            if self._slots_max <= 0:
-                return None
-            oldest = next(iter(self._sessions.values()))
-            if now_s - oldest.used_s < self._eviction_s:
-                return None
-            del self._sessions[oldest.session_id]
+    def _create(self, partitions: list[FetchedPartition], now_s: float, *, uses_topic_ids: bool) -> FetchSession | None:
+        """None when no slot can be had: the client then fetches in full."""
+        if len(self._sessions) >= self._slots_max and not self._evict(len(partitions), now_s):
+            return None
         while (session_id := self._random.randrange(1, 2**31)) in self._sessions:
             pass
-        session = FetchSession(session_id, partitions, now_s)
+        session = FetchSession(session_id, partitions, now_s, uses_topic_ids=uses_topic_ids)
         self._sessions[session_id] = session
         return session
+
+    def _evict(self, newcomer_size: int, now_s: float) -> bool:
+        """The one that was idle for long, or else a smaller one that has had its time."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_s - oldest.used_s > self._eviction_s:
+            del self._sessions[oldest.session_id]
+            return True
+        had_time = [s for s in self._sessions.values() if now_s - s.created_s > self._eviction_s]
+        smallest = min(had_time, key=lambda session: len(session.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= newcomer_size:
+            return False
+        del self._sessions[smallest.session_id]
+        return True
