@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 
 # Asked of a running 4.3.1 on its broker listener.
@@ -39,3 +41,14 @@ def test_features_are_finalised_only_when_they_have_landed(wire: Wire) -> None:
 def test_a_client_without_a_proper_name_is_told_so(wire: Wire) -> None:
     request = ApiVersionsRequest(client_software_name="no spaces allowed", client_software_version="1.0")
     assert wire.call(request, 3, ApiVersionsResponse).error_code == 42
+
+
+def test_all_topics_are_answered_anew_after_each_change(broker: Broker, wire: Wire) -> None:
+    def names() -> set[str | None]:
+        return {topic.name for topic in wire.call(MetadataRequest(topics=None), 12, MetadataResponse).topics}
+
+    first, second = broker.create_topic(), None
+    assert first in names()
+    assert first in names(), "from the cache"
+    second = broker.create_topic()
+    assert {first, second} <= names()

@@ -12,10 +12,10 @@ from msgspec import Struct
 from tidelog.protocol.apis import APIS
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Parked, RequestContext
+    from tidelog.broker.context import Encoded, Parked, RequestContext
 
-Answer: TypeAlias = "Struct | Parked | asyncio.Future[Any] | None"
-"""A response now, one that was parked, one that a future will bring, or none at all (acks=0)."""
+Answer: TypeAlias = "Struct | Encoded | Parked | asyncio.Future[Any] | None"
+"""A response now (perhaps encoded), one that was parked, one that a future will bring, or none at all (acks=0)."""
 
 
 @dataclass(slots=True, eq=False)

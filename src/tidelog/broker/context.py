@@ -10,11 +10,20 @@ from msgspec import Struct
 
 from tidelog.broker.connection import Connection, Slot
 from tidelog.kernel.ports import Buffer
-from tidelog.protocol.frame import encode_response_parts
+from tidelog.protocol.frame import encode_response_parts, response_head
 
 if TYPE_CHECKING:
     from tidelog.broker.api import Api
     from tidelog.broker.services import Services
+
+
+class Encoded:
+    """A response whose body is encoded already, for the version that was asked."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
 
 
 class RequestContext:
@@ -52,7 +61,9 @@ class RequestContext:
     def may(self, operation: str, **resource: str) -> bool:
         return True
 
-    def encode(self, response: Struct) -> Sequence[Buffer]:
+    def encode(self, response: Struct | Encoded) -> Sequence[Buffer]:
+        if isinstance(response, Encoded):
+            return [response_head(self.api.key, self.version, self.correlation_id, len(response.body)), response.body]
         return encode_response_parts(response, self.version, self.correlation_id)
 
     def park(self) -> Parked:

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tidelog.broker.deadlines import Deadlines
+from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.controller.controller import Controller
@@ -42,6 +43,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     fetch_sessions: FetchSessions
+    metadata_cache: MetadataCache
     deadlines: Deadlines
     metrics: Metrics
     fatal: Callable[[BaseException], None]

@@ -15,6 +15,7 @@ from tidelog.broker.deadlines import Deadlines
 from tidelog.broker.dispatch import Dispatch
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.listener import BrokerListener
+from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registry import registered_apis
@@ -155,6 +156,7 @@ class Node:
             producer_ids=ProducerIds(self.controller, node_id),
             groups=self._groups.coordinator,
             fetch_sessions=FetchSessions(ports.random, config.get_int("max.incremental.fetch.session.cache.slots")),
+            metadata_cache=MetadataCache(),
             deadlines=self.deadlines,
             metrics=self.metrics,
             fatal=self._fatal,

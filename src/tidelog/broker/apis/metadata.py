@@ -6,8 +6,9 @@ from __future__ import annotations
 from tidelog.broker.api import Api
 from tidelog.broker.auto_create import auto_create
 from tidelog.broker.brokers import broker_addresses
-from tidelog.broker.context import RequestContext
+from tidelog.broker.context import Encoded, RequestContext
 from tidelog.metadata.image import NO_LEADER, TopicImage
+from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.topic_names import INTERNAL_TOPICS, complaint_about_name
@@ -21,7 +22,21 @@ CLUSTER_OPERATIONS = 8096
 TOPIC_OPERATIONS = 3576
 
 
-def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
+def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | Encoded:
+    if not _wants_everything(request, ctx.version):
+        return _respond(request, ctx)
+    address = ctx.connection.listener.address_for(ctx.connection)
+    flags = (request.include_cluster_authorized_operations, request.include_topic_authorized_operations)
+    key = (ctx.version, ctx.connection.listener.name, address, flags)
+    cache = ctx.services.metadata_cache
+    return Encoded(cache.get(ctx.services.image, key, lambda: encode(_respond(request, ctx), ctx.version)))
+
+
+def _wants_everything(request: MetadataRequest, version: int) -> bool:
+    return request.topics is None or (version == 0 and not request.topics)
+
+
+def _respond(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
     services = ctx.services
     response = MetadataResponse(
         cluster_id=services.cluster_id,
@@ -43,7 +58,7 @@ def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
 
 def _topics(request: MetadataRequest, ctx: RequestContext) -> list[_Topic]:
     image = ctx.services.image
-    if request.topics is None or (ctx.version == 0 and not request.topics):
+    if request.topics is None or _wants_everything(request, ctx.version):
         return [_describe(topic, ctx.services.node_id) for _, topic in sorted(image.topics.items())]
     found: list[_Topic] = []
     to_create: list[str] = []
