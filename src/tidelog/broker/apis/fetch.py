@@ -106,7 +106,6 @@ class _Fetch:
             counters.failed_fetches += 1
             _log.error("cannot read %s-%d: %s", partition.topic, partition.index, error)
             return _failed(fetched.index, ErrorCode.KAFKA_STORAGE_ERROR)
-        counters.bytes_out += len(data.records)
         return data
 
     def is_enough(self, results: list[_Data]) -> bool:
@@ -121,6 +120,9 @@ class _Fetch:
         return self._bytes_missing <= 0
 
     def respond(self, results: list[_Data]) -> FetchResponse:
+        for fetched, data in zip(self._fetching.partitions, results, strict=True):
+            if data.records and isinstance(partition := self._find(fetched), Partition):
+                self._ctx.services.metrics.topic(partition.topic).bytes_out += len(data.records)
         return self._fetching.respond(results)
 
     # waiting
