@@ -1,0 +1,1 @@
+"""One file per client library: its own calls behind the scenarios' questions."""
