@@ -21,6 +21,7 @@ _SIZE_AND_REQUEST = struct.Struct(">ihhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _CORRELATION = struct.Struct(">i")
 _NO_TAGS = b"\x00"
+_COPIED_BYTES_MAX = 4096
 
 
 class RequestHead(NamedTuple):
@@ -90,10 +91,31 @@ def encode_response(message: Struct, version: int, correlation_id: int) -> bytes
 
 
 def encode_response_parts(message: Struct, version: int, correlation_id: int) -> list[Buffer]:
-    """The same in pieces, records uncopied, for a gathering write."""
+    """The same in pieces, large records uncopied, for a gathering write."""
     shape: Any = type(message)
     parts = encode_parts(message, version)
-    return [response_head(shape.API_KEY, version, correlation_id, sum(map(len, parts))), *parts]
+    size = sum(map(len, parts))
+    head = response_head(shape.API_KEY, version, correlation_id, size)
+    if size < _COPIED_BYTES_MAX:
+        return [b"".join([head, *parts])]
+    return _gathered([head, *parts])
+
+
+def _gathered(parts: list[Buffer]) -> list[Buffer]:
+    """The codec's pieces are a few bytes each, and a transport pays for every one of them: join what is small."""
+    gathered: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < _COPIED_BYTES_MAX:
+            small.append(part)
+            continue
+        if small:
+            gathered.append(b"".join(small))
+            small = []
+        gathered.append(part)
+    if small:
+        gathered.append(b"".join(small))
+    return gathered
 
 
 def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:

@@ -121,10 +121,25 @@ def test_a_response_cut_within_its_header_is_refused(frame: bytes) -> None:
         read_response_head(ApiKey.HEARTBEAT, 4, frame)
 
 
-def test_records_of_a_response_are_not_copied() -> None:
-    records = memoryview(b"batch" * 100)
+def test_large_records_of_a_response_are_not_copied() -> None:
+    records = memoryview(b"batch" * 1000)
     partition = FetchResponse.PartitionData(records=records)
     response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])])
     parts = encode_response_parts(response, 12, 1)
     assert any(part is records for part in parts)
     assert b"".join(parts) == encode_response(response, 12, 1)
+
+
+def test_small_pieces_are_joined() -> None:
+    """A transport pays for each piece, and uvloop fails with a million of them (ten thousand topics with configs)."""
+    small, large = b"small" * 10, memoryview(b"large" * 1000)
+    partitions = [
+        FetchResponse.PartitionData(partition_index=index, records=large if index == 500 else small)
+        for index in range(1000)
+    ]
+    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=partitions)])
+    parts = encode_response_parts(response, 12, 1)
+    assert len(parts) == 3 and parts[1] is large
+    assert b"".join(parts) == encode_response(response, 12, 1)
+    (whole,) = encode_response_parts(ApiVersionsResponse(), 4, 1)
+    assert whole == encode_response(ApiVersionsResponse(), 4, 1)
