@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from random import Random
 from typing import Final
 
@@ -10,7 +12,7 @@ from tidelog.controller.placement import NotEnoughBrokers, place_replicas, place
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.config.alter import Refusal, overrides_of_new_topic
 from tidelog.metadata.config.describe import describe_topic
-from tidelog.metadata.image import TOPIC_RESOURCE, MetadataImage
+from tidelog.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import records_metadata as r
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -22,6 +24,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 _Topic = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
 
 
 class _Refused(Exception):
@@ -32,14 +35,13 @@ class _Refused(Exception):
 
 
 def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: BrokerValues, random: Random) -> Decision:
-    names = [topic.name for topic in request.topics]
-    twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
-    total = sum(max(topic.num_partitions, len(topic.assignments), 0) for topic in request.topics)
+    times = Counter(topic.name for topic in request.topics)
+    total = sum(_partition_count(topic, values) for topic in request.topics)
     decision = Decision(CreateTopicsResponse())
-    taken: set[str] = set()
-    for topic in request.topics:
+    taken: dict[str, None] = {}
+    for topic in {topic.name: topic for topic in request.topics}.values():
         try:
-            if topic.name in twice:
+            if times[topic.name] > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice in one request")
             if total > PARTITIONS_PER_REQUEST_MAX:
                 raise _Refused(
@@ -50,17 +52,21 @@ def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: Br
         except _Refused as refused:
             result = _Result(name=topic.name, error_code=refused.code, error_message=refused.message)
         else:
-            taken.add(topic.name)
-            if request.validate_only:
-                result.topic_id = ZERO_UUID
-            else:
+            taken[topic.name] = None
+            if not request.validate_only:
                 decision.records += records
         decision.response.topics.append(result)
     return decision
 
 
+def _partition_count(topic: _Topic, values: BrokerValues) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return int(values["num.partitions"]) if topic.num_partitions == -1 else topic.num_partitions  # type: ignore[arg-type]
+
+
 def _create(
-    topic: _Topic, image: MetadataImage, values: BrokerValues, random: Random, taken: set[str]
+    topic: _Topic, image: MetadataImage, values: BrokerValues, random: Random, taken: Collection[str]
 ) -> tuple[list[object], _Result]:
     _check_name(topic.name, image, taken)
     overrides = overrides_of_new_topic({config.name: config.value for config in topic.configs})
@@ -84,7 +90,7 @@ def _create(
     return records, result
 
 
-def _check_name(name: str, image: MetadataImage, taken: set[str]) -> None:
+def _check_name(name: str, image: MetadataImage, taken: Collection[str]) -> None:
     if complaint := complaint_about_name(name):
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, complaint)
     if name in image.topics or name in taken:
@@ -101,10 +107,8 @@ def _check_name(name: str, image: MetadataImage, taken: set[str]) -> None:
 def _replicas(topic: _Topic, image: MetadataImage, values: BrokerValues) -> dict[int, list[int]]:
     if topic.assignments:
         return _assigned(topic, image)
-    partitions = topic.num_partitions
+    partitions = _partition_count(topic, values)
     factor = topic.replication_factor
-    if partitions == -1:
-        partitions = int(values["num.partitions"])  # type: ignore[arg-type]
     if factor == -1:
         factor = int(values["default.replication.factor"])  # type: ignore[arg-type]
     if partitions <= 0:
@@ -155,33 +159,39 @@ def _described(overrides: dict[str, str], values: BrokerValues) -> list[CreateTo
 
 
 def delete_topics(request: DeleteTopicsRequest, image: MetadataImage, *, by_names: bool) -> Decision:
-    shape = DeleteTopicsResponse.DeletableTopicResult
-    decision = Decision(DeleteTopicsResponse())
-    wanted = (
+    wanted: list[tuple[str | None, bytes]] = (
         [(name, ZERO_UUID) for name in request.topic_names]
         if by_names
         else [(topic.name, topic.topic_id) for topic in request.topics]
     )
-    gone: set[bytes] = set()
-    for name, topic_id in wanted:
-        if name is not None:
-            topic = image.topics.get(name)
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if topic_id != ZERO_UUID:
-                result = shape(name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST)
-                result.error_message = "Name a topic by its name or by its id, not by both."
-                decision.response.responses.append(result)
-                continue
+    times = Counter(wanted)
+    found = {key: _find(image, *key) for key in times}
+    uses = Counter(topic.topic_id for topic in found.values() if topic is not None)
+    decision = Decision(DeleteTopicsResponse())
+    for key, topic in found.items():
+        name, topic_id = key
+        is_twice = times[key] > 1 or (topic is not None and uses[topic.topic_id] > 1)
+        try:
+            topic = _deletable(name, topic_id, topic, is_twice)
+        except _Refused as refused:
+            result = _Deleted(name=name, topic_id=topic_id, error_code=refused.code, error_message=refused.message)
         else:
-            topic = image.topic_by_id(topic_id)
-            missing = ErrorCode.UNKNOWN_TOPIC_ID
-        if topic is None:
-            result = shape(name=name, topic_id=topic_id, error_code=missing)
-            result.error_message = "This server does not host this topic."
-        else:
-            result = shape(name=topic.name, topic_id=topic.topic_id)
-            if topic.topic_id not in gone:
-                gone.add(topic.topic_id)
-                decision.records.append(r.RemoveTopicRecord(topic_id=topic.topic_id))
+            result = _Deleted(name=topic.name, topic_id=topic.topic_id)
+            decision.records.append(r.RemoveTopicRecord(topic_id=topic.topic_id))
         decision.response.responses.append(result)
     return decision
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: bytes) -> TopicImage | None:
+    return image.topic_by_id(topic_id) if name is None else image.topics.get(name)
+
+
+def _deletable(name: str | None, topic_id: bytes, topic: TopicImage | None, is_twice: bool) -> TopicImage:
+    if is_twice:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "The topic is named twice in one request.")
+    if (name is None) == (topic_id == ZERO_UUID):
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Name a topic by its name or by its id: by one of the two.")
+    if topic is None:
+        missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise _Refused(missing, "This server does not host this topic.")
+    return topic
