@@ -171,11 +171,13 @@ class SimFile:
 
 class SimLock:
     def __init__(self, held: set[str], path: str) -> None:
-        self._held = held
+        self._held: set[str] | None = held
         self._path = path
 
     def release(self) -> None:
-        self._held.discard(self._path)
+        held, self._held = self._held, None
+        if held is not None:
+            held.discard(self._path)
 
 
 class SimDisk:
@@ -308,6 +310,7 @@ class SimDisk:
         node = directory.entries.get(name)
         if node is None:
             raise DiskError(f"cannot rename {old}: no such file")
+        _check_replaceable(node, target.entries.get(new_name), f"cannot rename {old} to {new}")
         self.step(f"rename {old} to {new}")
         if target is directory:
             directory.change(name, new_name, node)
@@ -317,19 +320,30 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         self.check_alive()
-        directory, name = self._parent(path)
-        node = directory.entries.get(name)
-        if node is None:
-            return
-        self.step(f"remove {path}")
-        directory.change(name, None, node)
-
-    def remove_tree(self, path: str) -> None:
         node = self._find(path)
         if isinstance(node, _Directory):
-            for name in sorted(node.entries):
-                self.remove_tree(f"{path}/{name}")
-        self.remove(path)
+            raise DiskError(f"cannot remove {path}: it is a directory")
+        if node is not None:
+            self._unlink(path, node)
+
+    def remove_tree(self, path: str) -> None:
+        self.check_alive()
+        node = self._find(path)
+        if isinstance(node, _Inode):
+            raise DiskError(f"cannot remove {path}: it is not a directory")
+        if node is not None:
+            self._unlink_tree(path, node)
+
+    def _unlink_tree(self, path: str, node: _Inode | _Directory) -> None:
+        if isinstance(node, _Directory):
+            for name, child in sorted(node.entries.items()):
+                self._unlink_tree(f"{path}/{name}", child)
+        self._unlink(path, node)
+
+    def _unlink(self, path: str, node: _Inode | _Directory) -> None:
+        self.step(f"remove {path}")
+        directory, name = self._parent(path)
+        directory.change(name, None, node)
 
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
@@ -508,6 +522,16 @@ def _inodes(directory: _Directory, seen: set[int]) -> list[_Inode]:
         else:
             found.append(node)
     return found
+
+
+def _check_replaceable(node: _Inode | _Directory, target: _Inode | _Directory | None, what: str) -> None:
+    """A rename replaces a file by a file and an empty directory by a directory, nothing else."""
+    if target is None or target is node:
+        return
+    if isinstance(node, _Directory) != isinstance(target, _Directory):
+        raise DiskError(f"{what}: one is a directory, the other a file")
+    if isinstance(target, _Directory) and target.entries:
+        raise DiskError(f"{what}: the directory is not empty")
 
 
 def _parts(path: str) -> list[str]:

@@ -245,6 +245,39 @@ def test_space_is_all_and_free(place: Place) -> None:
     assert 0 < free <= total
 
 
+def test_remove_forgives_a_directory_that_is_gone_too(place: Place) -> None:
+    place.disk.remove(place.path("missing/f"))
+    place.disk.remove_tree(place.path("missing/d"))
+    assert place.disk.list_dir(place.root) == []
+
+
+def test_names_are_refused_where_a_file_and_a_directory_would_be_taken_for_each_other(place: Place) -> None:
+    disk = place.disk
+    disk.make_dirs(place.path("d"))
+    disk.make_dirs(place.path("e"))
+    disk.replace_file(place.path("d/f"), b"d")
+    disk.replace_file(place.path("e/f"), b"e")
+    disk.replace_file(place.path("f"), b"x")
+    tries: dict[str, Callable[[], object]] = {
+        "remove a directory": lambda: disk.remove(place.path("d")),
+        "remove a file as a tree": lambda: disk.remove_tree(place.path("f")),
+        "rename over a full directory": lambda: disk.rename(place.path("e"), place.path("d")),
+        "rename a file over a directory": lambda: disk.rename(place.path("f"), place.path("d")),
+        "rename a directory over a file": lambda: disk.rename(place.path("d"), place.path("f")),
+        "replace a directory": lambda: disk.replace_file(place.path("d"), b""),
+    }
+    allowed = []
+    for what, attempt in tries.items():
+        try:
+            attempt()
+        except DiskError:
+            continue
+        allowed.append(what)
+    assert allowed == []
+    assert disk.read_file(place.path("d/f")) == b"d"
+    assert disk.read_file(place.path("f")) == b"x"
+
+
 # The lock
 
 
@@ -265,6 +298,16 @@ def test_locks_of_two_directories_are_two(place: Place) -> None:
     with pytest.raises(DirectoryLockedError):
         place.disk.lock(place.path("d/.lock"))
     two.release()
+
+
+def test_a_second_release_does_not_free_the_lock_of_the_next_owner(place: Place) -> None:
+    first = place.disk.lock(place.path(".lock"))
+    first.release()
+    second = place.disk.lock(place.path(".lock"))
+    first.release()
+    with pytest.raises(DirectoryLockedError):
+        place.disk.lock(place.path(".lock"))
+    second.release()
 
 
 # Durability
