@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.controller.decision import Decision
@@ -45,9 +46,10 @@ def resource_complaint(image: MetadataImage, resource_type: int, name: str) -> R
 def incremental_alter(request: IncrementalAlterConfigsRequest, image: MetadataImage, values: BrokerValues) -> Decision:
     shape = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     decision = Decision(IncrementalAlterConfigsResponse())
+    twice = _named_twice(request.resources)
     for resource in request.resources:
         changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
-        refusal = resource_complaint(image, resource.resource_type, resource.resource_name)
+        refusal = twice.get(_key(resource)) or resource_complaint(image, *_key(resource))
         if refusal is None:
             current = image.config(resource.resource_type, resource.resource_name)
             result = altered(
@@ -66,8 +68,9 @@ def alter(request: AlterConfigsRequest, image: MetadataImage, values: BrokerValu
     """The old call: what is not named is removed."""
     shape = AlterConfigsResponse.AlterConfigsResourceResponse
     decision = Decision(AlterConfigsResponse())
+    twice = _named_twice(request.resources)
     for resource in request.resources:
-        refusal = resource_complaint(image, resource.resource_type, resource.resource_name)
+        refusal = twice.get(_key(resource)) or resource_complaint(image, *_key(resource))
         if refusal is None:
             result = replaced(
                 SCOPES[resource.resource_type],
@@ -79,6 +82,16 @@ def alter(request: AlterConfigsRequest, image: MetadataImage, values: BrokerValu
             refusal = _record(decision, resource, current, result, request.validate_only)
         decision.response.responses.append(_answer(shape, resource, refusal))
     return decision
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _named_twice(resources: Sequence[Any]) -> dict[tuple[int, str], Refusal]:
+    """Each would be decided over the same image, and the later would undo the earlier."""
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "The resource is named twice in one request.")
+    return {key: refusal for key, times in Counter(map(_key, resources)).items() if times > 1}
 
 
 def _record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tidelog.controller.decision import Decision
@@ -18,9 +19,9 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 def create_partitions(request: CreatePartitionsRequest, image: MetadataImage) -> Decision:
     decision = Decision(CreatePartitionsResponse())
-    names = [topic.name for topic in request.topics]
-    for topic in request.topics:
-        if names.count(topic.name) > 1:
+    times = Counter(topic.name for topic in request.topics)
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if times[topic.name] > 1:
             refusal: tuple[int, str] | list[Any] = (
                 ErrorCode.INVALID_REQUEST,
                 f"{topic.name} is named twice in one request",
