@@ -27,9 +27,10 @@ class DirectoryLock:
 
 def lock_file(path: str) -> DirectoryLock:
     try:
-        return _lock_by_system(path)
-    except _NoLockingError:
-        return _lock_by_owner_file(path)
+        try:
+            return _lock_by_system(path)
+        except _NoLockingError:
+            return _lock_by_owner_file(path)
     except OSError as error:
         raise DiskError(f"cannot lock {path}: {error.strerror or error}") from None
 

@@ -135,3 +135,10 @@ def test_no_directory_is_a_sentence(tmp_path: Path) -> None:
     path = str(tmp_path / "missing" / ".lock")
     with pytest.raises(DiskError, match=f"^cannot lock {path}: No such file or directory$"):
         lock_file(path)
+
+
+@pytest.mark.usefixtures("without_locking")
+def test_no_directory_is_a_sentence_without_locking_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / ".lock")
+    with pytest.raises(DiskError, match=f"^cannot lock {path}: No such file or directory$"):
+        lock_file(path)
