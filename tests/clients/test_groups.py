@@ -106,31 +106,45 @@ def test_two_members(client: Client, shared_topic: str, broker: Served, assignor
         wait_for_values([first], write_everywhere(client, shared_topic, 4, "alone"), records)
 
 
+def static_member(client: Client, topic: str, instance: str) -> Consumer:
+    consumer = client.consumer(ConsumerOptions(group=topic, assignor="range", instance=instance))
+    consumer.subscribe(topic)
+    return consumer
+
+
 @feature("static membership")
 def test_static_member(client: Client, shared_topic: str, broker: Served) -> None:
     partitions = {(shared_topic, number) for number in range(4)}
     records: list[Record] = []
-
-    def member(instance: str) -> Consumer:
-        consumer = client.consumer(ConsumerOptions(group=shared_topic, assignor="range", instance=instance))
-        consumer.subscribe(shared_topic)
-        return consumer
-
-    with closing(member("one")) as one:
-        with closing(member("two")) as two:
+    with closing(static_member(client, shared_topic, "one")) as one:
+        with closing(static_member(client, shared_topic, "two")) as two:
             wait_until_shared([one, two], partitions, records)
             parts = (one.assignment(), two.assignment())
         described = on_the_wire(broker, shared_topic)
         assert described.group_state == "Stable"
         before = {member.group_instance_id: member.member_id for member in described.members}
         assert set(before) == {"one", "two"}
-        with closing(member("two")) as two:
+        with closing(static_member(client, shared_topic, "two")) as two:
             wait_until_shared([one, two], partitions, records)
             assert (one.assignment(), two.assignment()) == parts
             after = {member.group_instance_id: member.member_id for member in on_the_wire(broker, shared_topic).members}
             assert after["one"] == before["one"]
             assert after["two"] != before["two"]
             wait_for_values([one, two], write_everywhere(client, shared_topic, 4, "back"), records)
+
+
+@feature("remove a static member")
+def test_remove_static_member(client: Client, shared_topic: str, broker: Served) -> None:
+    partitions = {(shared_topic, number) for number in range(4)}
+    with closing(static_member(client, shared_topic, "one")) as one:
+        with closing(static_member(client, shared_topic, "two")) as two:
+            wait_until_shared([one, two], partitions, [])
+        client.remove_static_member(shared_topic, "two")
+        assert [member.group_instance_id for member in on_the_wire(broker, shared_topic).members] == ["one"]
+        with pytest.raises(Refused) as gone:
+            client.remove_static_member(shared_topic, "two")
+        assert gone.value.code == UNKNOWN_MEMBER_ID
+        wait_until_shared([one], partitions, [])
 
 
 @feature("one group of all clients")

@@ -71,6 +71,7 @@ class Aiokafka:
         "delete a group": "no such call",
         "alter a group's offsets": "no such call",
         "delete a group's offsets": "no such call",
+        "remove a static member": "no such call",
         "assignor: cooperative-sticky": "eager only",
     }
 
@@ -164,6 +165,9 @@ class Aiokafka:
         raise NotImplementedError
 
     def delete_group_offsets(self, group: str, partition: Partition) -> None:
+        raise NotImplementedError
+
+    def remove_static_member(self, group: str, instance: str) -> None:
         raise NotImplementedError
 
     def produce(self, topic: str, records: Sequence[Record], options: ProducerOptions) -> list[int]:

@@ -47,6 +47,7 @@ class ConfluentKafka:
     lacks: ClassVar[Mapping[str, str]] = {
         "describe log dirs": "no such call",
         "delete a group's offsets": "no such call",
+        "remove a static member": "no such call",
         "assignor: sticky": "librdkafka has the cooperative one only",
     }
 
@@ -135,6 +136,9 @@ class ConfluentKafka:
                 raise Refused(one.error.code(), one.error.str())
 
     def delete_group_offsets(self, group: str, partition: Partition) -> None:
+        raise NotImplementedError
+
+    def remove_static_member(self, group: str, instance: str) -> None:
         raise NotImplementedError
 
     def produce(self, topic: str, records: Sequence[Record], options: ProducerOptions) -> list[int]:

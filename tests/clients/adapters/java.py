@@ -146,6 +146,9 @@ class Java:
     def delete_group_offsets(self, group: str, partition: Partition) -> None:
         self._jvm.call("delete_group_offsets", group=group, partition=partition)
 
+    def remove_static_member(self, group: str, instance: str) -> None:
+        self._jvm.call("remove_static_member", group=group, instance=instance)
+
     def produce(self, topic: str, records: Sequence[Record], options: ProducerOptions) -> list[int]:
         config = {
             "compression.type": options.compression,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import kafka
 from kafka import errors as kafka_errors
-from kafka.admin import AlterConfigOp, ConfigFilterType, ConfigResource, ConfigResourceType
+from kafka.admin import AlterConfigOp, ConfigFilterType, ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -163,8 +163,13 @@ class KafkaPython:
             answer = self._admin.delete_group_offsets(group, [TopicPartition(*partition)])
         self._check(answer)
 
+    def remove_static_member(self, group: str, instance: str) -> None:
+        with _Refusals():
+            answer = self._admin.remove_group_members(group, [MemberToRemove(group_instance_id=instance)])
+        self._check(answer)
+
     @staticmethod
-    def _check(answers: Mapping[TopicPartition, type[kafka_errors.KafkaError]]) -> None:
+    def _check(answers: Mapping[Any, type[kafka_errors.KafkaError]]) -> None:
         for error in answers.values():
             if error is not kafka_errors.NoError:
                 raise Refused(error.errno, error.__name__)

@@ -24,9 +24,11 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -185,6 +187,11 @@ public class Driver {
         });
         operations.put("alter_group_offsets", in ->
             admin.alterConsumerGroupOffsets(text(in, "group"), offsets(in.get("offsets"))).all().get());
+        operations.put("remove_static_member", in -> {
+            MemberToRemove member = new MemberToRemove(text(in, "instance"));
+            RemoveMembersFromConsumerGroupOptions members = new RemoveMembersFromConsumerGroupOptions(Set.of(member));
+            return admin.removeMembersFromConsumerGroup(text(in, "group"), members).all().get();
+        });
         operations.put("delete_group_offsets", in ->
             admin.deleteConsumerGroupOffsets(text(in, "group"), Set.of(partition(in.get("partition")))).all().get());
     }
