@@ -29,10 +29,14 @@ def caught(workload: Callable[[int], Coroutine[Any, Any, object]]) -> BaseExcept
 
 
 def test_producer_state_not_rebuilt_after_a_kill_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        loading, "replay_producers", lambda producers, segments, end: setattr(producers, "end_offset", end)
-    )
-    monkeypatch.setattr(ProducerStates, "load", lambda self, end: None)
+    """M7: the broker starts with no memory of who wrote what."""
+
+    def forget(producers: ProducerStates, segments: object, end: int) -> list[str]:
+        producers.end_offset = end
+        return []
+
+    monkeypatch.setattr(loading, "replay_producers", forget)
+    monkeypatch.setattr(ProducerStates, "load", lambda self, end: 0)
     monkeypatch.setattr(ProducerStates, "check", accept_unknown(ProducerStates.check))
     error = caught(run_workload)
     assert error is not None and "twice or out of order" in str(error)
