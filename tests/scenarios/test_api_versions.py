@@ -1,4 +1,4 @@
-"""What is advertised: only what is served, in the ranges of a running Apache Kafka 4.3.1, and no feature that has not landed."""
+"""What is advertised: only what is served, in the ranges of a running 4.3.1, and no feature that has not landed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from tidelog.protocol.messages.fetch import FetchRequest
-from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -249,19 +249,8 @@ def topic(broker: Broker) -> tuple[str, bytes]:
     name = broker.create_topic("every-version")
     with Wire(broker.bootstrap_servers) as wire:
         found = wire.call(MetadataRequest(topics=None), 12, MetadataResponse)
-        wait_for_coordinator(wire)
+        wire.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse)
     return name, next(topic.topic_id for topic in found.topics if topic.name == name)
-
-
-def wait_for_coordinator(wire: Wire) -> None:
-    """The first question creates `__consumer_offsets`; the answer says when to ask again."""
-    from tidelog.protocol.messages.find_coordinator import FindCoordinatorResponse
-
-    for _ in range(100):
-        answer = wire.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse)
-        if answer.coordinators[0].error_code == ErrorCode.NONE:
-            return
-    raise AssertionError("no coordinator")
 
 
 def test_a_plain_request_is_known_for_every_api() -> None:

@@ -3,6 +3,9 @@ v6 share groups (KIP-932). Groups only: transactions and share groups are later 
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from tidelog.broker.api import Api
 from tidelog.broker.auto_create import create_offsets_topic
 from tidelog.broker.brokers import broker_addresses
@@ -15,7 +18,26 @@ _NAMES = {_TRANSACTION: "transactions", _SHARE: "share groups"}
 _Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
+def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse | asyncio.Future[Any]:
+    if request.key_type != _GROUP or "__consumer_offsets" in ctx.services.image.topics:
+        return _respond(request, ctx)
+    # Apache refuses the very first question while it makes the topic, and clients come back after a while; here the
+    # answer waits the few milliseconds.
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def respond(created: asyncio.Future[Any]) -> None:
+        if created.cancelled():
+            answer.cancel()
+        elif (error := created.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(_respond(request, ctx))
+
+    create_offsets_topic(ctx.services).add_done_callback(respond)
+    return answer
+
+
+def _respond(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
     if ctx.version >= 4:
         return FindCoordinatorResponse(
             coordinators=[_find(request.key_type, key, ctx) for key in request.coordinator_keys]
@@ -37,13 +59,7 @@ def _find(key_type: int, key: str, ctx: RequestContext) -> _Coordinator:
         what = _NAMES.get(key_type)
         missing.error_message = f"{what} are not supported yet" if what else f"unknown coordinator type {key_type}"
         return missing
-    image = ctx.services.image
-    if "__consumer_offsets" not in image.topics:
-        create_offsets_topic(ctx.services)
-        missing.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        missing.error_message = "the coordinator is not available yet: ask again"
-        return missing
-    state = image.partition("__consumer_offsets", ctx.services.groups.partition_for(key))
+    state = ctx.services.image.partition("__consumer_offsets", ctx.services.groups.partition_for(key))
     for broker_id, host, port, _ in broker_addresses(ctx):
         if state is not None and broker_id == state.leader:
             return _Coordinator(key=key, node_id=broker_id, host=host, port=port, error_message=None)
