@@ -1,4 +1,4 @@
-"""How the tests are spread over xdist's workers: a module that shares a node or an Apache broker stays on one of them."""
+"""How tests are spread over xdist's workers: a module that shares a node or an Apache broker stays on one of them."""
 
 from __future__ import annotations
 
