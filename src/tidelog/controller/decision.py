@@ -24,7 +24,13 @@ Decide: TypeAlias = Callable[[MetadataImage], Decision]
 
 
 def encode_record(record: Any) -> bytes:
-    version = _VERSIONS.get(type(record), 0)
-    if isinstance(record, r.BrokerRegistrationChangeRecord) and record.in_controlled_shutdown:
-        version = 1
-    return encode_metadata_record(record, version)
+    return encode_metadata_record(record, _version(record))
+
+
+def _version(record: Any) -> int:
+    if isinstance(record, r.BrokerRegistrationChangeRecord):
+        # The lowest that carries what is set, as Apache Kafka writes it.
+        if record.cordoned_log_dirs is not None:
+            return 3
+        return 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
+    return _VERSIONS.get(type(record), 0)

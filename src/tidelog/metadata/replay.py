@@ -47,7 +47,13 @@ class Replay:
                 f"the metadata log holds a {type(record).__name__} at offset {offset}, "
                 "which this release of Tidelog does not support yet"
             )
-        handler(self, record, offset)
+        try:
+            handler(self, record, offset)
+        except KeyError as error:
+            raise TidelogError(
+                f"the metadata log is damaged: its {type(record).__name__} at offset {offset} speaks of {error}, "
+                "which no earlier record has made"
+            ) from None
 
     def finish(self, offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
         fields: dict[str, Any] = {name: MappingProxyType(content) for name, content in self._maps.items()}
