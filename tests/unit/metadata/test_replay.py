@@ -135,6 +135,13 @@ def test_a_topic_that_is_deleted_and_made_again_in_one_batch() -> None:
     assert deltas[1].changed == ()
 
 
+def test_a_topic_that_grows_and_goes_in_one_batch_is_deleted_as_it_was() -> None:
+    old = [r.TopicRecord(name="t", topic_id=A), r.PartitionRecord(partition_id=0, topic_id=A, replicas=[1], isr=[1])]
+    grown = r.PartitionRecord(partition_id=1, topic_id=A, replicas=[1], isr=[1])
+    _, deltas = play([old, [grown, r.RemoveTopicRecord(topic_id=A)]])
+    assert [sorted(topic.partitions) for topic in deltas[1].deleted] == [[0]]
+
+
 def test_a_deleted_topic_takes_its_configs_with_it_and_no_others() -> None:
     publisher, _ = play(
         [
