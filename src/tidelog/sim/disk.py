@@ -103,19 +103,27 @@ class _Inode:
 class _Directory:
     """`changes` are those since the last sync, in order: (old name or None, new name or None, node)."""
 
-    __slots__ = ("changes", "durable", "entries")
+    __slots__ = ("changes", "durable", "durable_changes", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
         self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
+        self.durable_changes = 0
 
     def change(self, old: str | None, new: str | None, node: _Inode | _Directory) -> None:
         self.changes.append((old, new, node))
         _apply(self.entries, old, new, node)
 
-    def sync(self) -> None:
-        self.durable, self.changes = dict(self.entries), []
+    def snapshot(self) -> tuple[dict[str, _Inode | _Directory], int]:
+        """The names, and how many changes made them: what a sync that begins now makes durable."""
+        return dict(self.entries), self.durable_changes + len(self.changes)
+
+    def make_durable(self, entries: dict[str, _Inode | _Directory], changes: int) -> None:
+        """An older sync that completes late must not undo a newer one."""
+        if changes >= self.durable_changes:
+            del self.changes[: changes - self.durable_changes]
+            self.durable, self.durable_changes = entries, changes
 
 
 def _apply(
@@ -403,7 +411,8 @@ class SimDisk:
 
     def sync_dir(self, path: str) -> None:
         self._sync_step(path)
-        self._directory(path).sync()
+        directory = self._directory(path)
+        directory.make_durable(*directory.snapshot())
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         for file in files:
@@ -423,7 +432,7 @@ class SimDisk:
             assert isinstance(file, SimFile)
             contents.append((file._inode, file._inode.content.copy(), file._inode.changes))
         found = [self._directory(path) for path in directories]
-        names = [(directory, dict(directory.entries), len(directory.changes)) for directory in found]
+        names = [(directory, *directory.snapshot()) for directory in found]
 
         def done() -> None:
             if self._crashed or future.done():
@@ -437,9 +446,8 @@ class SimDisk:
                 return
             for inode, content, changes in contents:
                 inode.make_durable(content, changes)
-            for directory, entries, count in names:
-                directory.durable = entries
-                del directory.changes[:count]
+            for directory, entries, changes in names:
+                directory.make_durable(entries, changes)
             future.set_result(None)
 
         loop.call_later(self.faults.sync_delay_s, done)

@@ -564,3 +564,17 @@ def test_many_small_appends_read_back_across_their_borders() -> None:
         expected += part
     for position in range(0, len(expected), 13):
         assert file.read(position, 40) == expected[position : position + 40]
+
+
+def test_an_older_sync_of_a_directory_that_ends_late_does_not_undo_a_newer_one() -> None:
+    async def main(seed: int) -> tuple[str, ...]:
+        disk = new_disk(seed)
+        disk.open("d/a", create=True)
+        done = disk.sync((), ["d"])
+        disk.open("d/b", create=True)
+        disk.sync_dir("d")
+        disk.open("d/c", create=True)
+        await done
+        return tuple(disk.crash(keep_page_cache=False).list_dir("d"))
+
+    assert {run(main(seed), seed) for seed in SEEDS} == {("a", "b"), ("a", "b", "c")}
