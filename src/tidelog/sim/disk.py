@@ -136,13 +136,14 @@ def _apply(
 
 
 class SimFile:
-    __slots__ = ("_closed", "_disk", "_inode", "_path")
+    __slots__ = ("_broken", "_closed", "_disk", "_inode", "_path")
 
     def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
         self._closed = False
+        self._broken = False
 
     @property
     def path(self) -> str:
@@ -415,22 +416,24 @@ class SimDisk:
         directory.make_durable(*directory.snapshot())
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        for file in files:
-            assert isinstance(file, SimFile)
-            self._sync_step(file.path)
-            file._inode.make_durable(file._inode.content.copy(), file._inode.changes)
-        for directory in directories:
-            self.sync_dir(directory)
+        ours = _trusted(files)
+        try:
+            for file in ours:
+                self._sync_step(file.path)
+                file._inode.make_durable(file._inode.content.copy(), file._inode.changes)
+            for directory in directories:
+                self.sync_dir(directory)
+        except DiskError:
+            _distrust(ours)
+            raise
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> asyncio.Future[None]:
         """Durable when the future is done, not before; what was appended after the call is not part of it."""
         self.check_alive()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        contents: list[tuple[_Inode, _Content, int]] = []
-        for file in files:
-            assert isinstance(file, SimFile)
-            contents.append((file._inode, file._inode.content.copy(), file._inode.changes))
+        ours = _trusted(files)
+        contents = [(file._inode, file._inode.content.copy(), file._inode.changes) for file in ours]
         found = [self._directory(path) for path in directories]
         names = [(directory, *directory.snapshot()) for directory in found]
 
@@ -442,6 +445,7 @@ class SimDisk:
             except SimulatedCrash:
                 return  # nobody is left to hear of it
             except DiskError as error:
+                _distrust(ours)
                 future.set_exception(error)
                 return
             for inode, content, changes in contents:
@@ -458,6 +462,22 @@ class SimDisk:
         self.sync_count += 1
         if self.faults.fail_syncs:
             raise DiskError(f"cannot sync {what}: Input/output error")
+
+
+def _trusted(files: Sequence[File]) -> list[SimFile]:
+    ours: list[SimFile] = []
+    for file in files:
+        assert isinstance(file, SimFile)
+        if file._broken:
+            raise DiskError(f"cannot sync {file.path}: an earlier sync of it failed")
+        ours.append(file)
+    return ours
+
+
+def _distrust(files: Sequence[SimFile]) -> None:
+    """A real kernel marks the pages clean after a failed sync: who tries again would be told that all is well."""
+    for file in files:
+        file._broken = True
 
 
 class _Survivors:

@@ -578,3 +578,30 @@ def test_an_older_sync_of_a_directory_that_ends_late_does_not_undo_a_newer_one()
         return tuple(disk.crash(keep_page_cache=False).list_dir("d"))
 
     assert {run(main(seed), seed) for seed in SEEDS} == {("a", "b"), ("a", "b", "c")}
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_failed_sync_is_not_repeated_and_believed(blocking: bool) -> None:
+    """As on the real disk: the kernel would say that all is well, with the data gone."""
+
+    async def main() -> None:
+        disk = new_disk()
+        file = disk.open("d/f", create=True)
+        other = disk.open("d/g", create=True)
+
+        async def sync() -> None:
+            if blocking:
+                file.sync()
+            else:
+                await disk.sync([file])
+
+        disk.faults = DiskFaults(fail_syncs=True)
+        with pytest.raises(DiskError, match="Input/output error"):
+            await sync()
+        disk.faults = DiskFaults()
+        for _ in range(2):
+            with pytest.raises(DiskError, match=r"^cannot sync d/f: an earlier sync of it failed$"):
+                await sync()
+        await disk.sync([other])
+
+    run(main())
