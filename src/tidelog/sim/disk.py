@@ -302,6 +302,7 @@ class SimDisk:
         return sorted(self._directory(path).entries)
 
     def make_dirs(self, path: str) -> None:
+        self.check_alive()
         directory = self._root
         for part in _parts(path):
             node = directory.entries.get(part)
@@ -314,6 +315,7 @@ class SimDisk:
             directory = node
 
     def rename(self, old: str, new: str) -> None:
+        self.check_alive()
         directory, name = self._parent(old)
         target, new_name = self._parent(new)
         node = directory.entries.get(name)
@@ -355,6 +357,7 @@ class SimDisk:
         directory.change(name, None, node)
 
     def modified_ms(self, path: str) -> int:
+        self.check_alive()
         node = self._find(path)
         if not isinstance(node, _Inode):
             raise DiskError(f"cannot look at {path}: no such file")
@@ -370,6 +373,7 @@ class SimDisk:
         return SimLock(self._locks, path)
 
     def space(self, path: str) -> tuple[int, int]:
+        self.check_alive()
         if self.faults.capacity_bytes is None:
             return 1 << 40, 1 << 40
         return self.faults.capacity_bytes, max(0, self.faults.capacity_bytes - self._measure())

@@ -605,3 +605,40 @@ def test_a_failed_sync_is_not_repeated_and_believed(blocking: bool) -> None:
         await disk.sync([other])
 
     run(main())
+
+
+def test_a_stopped_machine_answers_nothing() -> None:
+    disk = new_disk()
+    file = disk.open("d/f", create=True)
+    disk.crash(keep_page_cache=True)
+    tries: dict[str, Callable[[], object]] = {
+        "append": lambda: file.append((b"x",)),
+        "read": lambda: file.read(0, 1),
+        "truncate": lambda: file.truncate(0),
+        "sync a file": file.sync,
+        "open": lambda: disk.open("d/f"),
+        "open a missing one": lambda: disk.open("missing/f"),
+        "read_file": lambda: disk.read_file("d/f"),
+        "replace_file": lambda: disk.replace_file("d/f", b""),
+        "exists": lambda: disk.exists("d"),
+        "is_dir": lambda: disk.is_dir("d"),
+        "list_dir": lambda: disk.list_dir("d"),
+        "make_dirs": lambda: disk.make_dirs("d"),
+        "rename": lambda: disk.rename("d/missing", "d/g"),
+        "remove": lambda: disk.remove("d/missing"),
+        "remove_tree": lambda: disk.remove_tree("d/missing"),
+        "modified_ms": lambda: disk.modified_ms("d/f"),
+        "sync_dir": lambda: disk.sync_dir("d"),
+        "lock": lambda: disk.lock("d/.lock"),
+        "space": lambda: disk.space("d"),
+    }
+    answered = []
+    for what, attempt in tries.items():
+        try:
+            attempt()
+        except SimulatedCrash:
+            continue
+        except DiskError:
+            pass
+        answered.append(what)
+    assert answered == []
