@@ -124,12 +124,16 @@ class LogDirectory:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Open every partition that is there; after a clean stop that is quick, otherwise their tails are checked."""
+        """Open every partition that is there; after a clean stop that is quick, otherwise their tails are checked, and
+        what was found is made durable: nothing is served that the next crash could take or that it would not check."""
         names = self.found()
         for number, (topic, partition) in enumerate(names):
             self._open(topic, partition, config_for(topic), now_ms, topic_id=None, clean=self.was_clean)
             if progress is not None:
                 progress(number + 1, len(names))
+        if not self.was_clean and names:
+            self._flush_all()
+            self.checkpoint()
 
     def create_partition(
         self, topic: str, partition: int, config: LogConfig, *, topic_id: bytes, now_ms: int
@@ -200,17 +204,25 @@ class LogDirectory:
             if name in high_watermarks and log.expired_segments(now_ms, high_watermarks[name])
         ]
         if due:
-            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be behind
-            # it, or the start would take what follows it for the far side of a lost tail.
+            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
+            # behind it, or the start would take what follows it for the far side of a lost tail.
             self.checkpoint(high_watermarks)
         return {name: log.delete_old_segments(now_ms, high_watermarks[name]) for name, log in due}
 
     def truncate_to(self, log: PartitionLog, offset: int) -> None:
         """Truncate, but lower the recovery point on disk first: otherwise a crash would trust what is written next."""
+        end = log.truncation_point(offset)
+        if end < log.recovery_point:
+            log.recovery_point = end
+            self.checkpoint()
+        log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, log: PartitionLog, offset: int) -> None:
+        """The same for a log that begins again, empty, somewhere else."""
         if offset < log.recovery_point:
             log.recovery_point = offset
             self.checkpoint()
-        log.truncate_to(offset)
+        log.truncate_fully_and_start_at(offset)
 
     # Checkpoints
 
@@ -236,19 +248,27 @@ class LogDirectory:
             self._disk.replace_file(path, data)
         self._stale.clear()
 
+    def _flush_all(self) -> None:
+        rounds = [(log, log.flush_begin()) for log in self.partitions.values()]
+        self._sync([round for _, round in rounds])
+        for log, round in rounds:
+            log.flush_done(round)
+
+    def _sync(self, rounds: list[FlushRound]) -> None:
+        """All in one go: the disk knows a cheaper way for many files."""
+        files: list[File] = []
+        directories: dict[str, None] = {}
+        for round in rounds:
+            files += round.files
+            directories |= dict.fromkeys(round.directories)
+        self._disk.sync_now(files, tuple(directories))
+
     # Stopping
 
     def close(self, now_ms: int, *, high_watermarks: Mapping[Name, int], broker_epoch: int = -1) -> None:
         """The clean stop: every log complete and durable, then the checkpoints, then the marker, then the lock."""
-        rounds: list[tuple[PartitionLog, FlushRound]] = []
-        files: list[File] = []
-        directories: dict[str, None] = {}
-        for log in self.partitions.values():
-            round = log.close_begin(now_ms)
-            rounds.append((log, round))
-            files += round.files
-            directories |= dict.fromkeys(round.directories)
-        self._disk.sync_now(files, tuple(directories))
+        rounds = [(log, log.close_begin(now_ms)) for log in self.partitions.values()]
+        self._sync([round for _, round in rounds])
         for log, round in rounds:
             log.close_done(round)
         self.checkpoint(high_watermarks)

@@ -78,6 +78,8 @@ class _Loader:
         if not self.segments:
             end = log_start_offset
             self.segments = [Segment.create(self.disk, self.directory, end, now_ms=self.now_ms)]
+            if end:
+                self.disk.sync_dir(self.directory)
         start = max(log_start_offset, self.segments[0].base_offset)
         if not self.epochs_known and end > start:
             self._find_epochs()
@@ -148,15 +150,16 @@ class _Loader:
                 return self.segments[-1].end_offset()
             except CorruptFileError:
                 return self._recover(len(self.segments) - 1)
+        # Also the segment that ends at the recovery point: it may have been truncated or rolled after that was reached.
         first = 0
         for number, segment in enumerate(self.segments):
-            if segment.base_offset <= self.recovery_point:
+            if segment.base_offset < self.recovery_point:
                 first = number
         return self._recover(first)
 
     def _recover(self, first: int) -> int:
         """Check the segments from this one on; what follows the first damage is dropped."""
-        end, epoch = self.segments[first].base_offset, -1
+        end, epoch, damaged = self.segments[first].base_offset, -1, False
         # Behind the recovery point either the file or the batches may be the newer; the batches are what counts.
         told = self.epochs.entries
         self.epochs.bound(0, end)
@@ -167,24 +170,27 @@ class _Loader:
             if epoch > self.epochs.latest:
                 self.epochs.note(epoch, header.base_offset)
 
-        # A power cut may take the end of a segment at a batch boundary and leave the name of the next one: then that
-        # one goes too. Only the cleaner makes gaps on purpose.
-        may_have_gaps = "compact" in self.config.cleanup_policy
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            if segment.base_offset < end or (segment.base_offset > end and number > first and not may_have_gaps):
+            if number > first and not self._follows(segment, end, damaged):
                 self._remove_segments(self.segments[number:])
                 break
             size = segment.size
             end = segment.recover(self.config.index_interval_bytes, epoch, note)
+            damaged = segment.size != size
             self.unsynced += [segment.log, segment.index.finish(), segment.time_index.finish()]
-            if segment.size != size:
-                self._remove_segments(self.segments[number + 1 :])
-                break
         # A file with these alone would be believed by a start that follows a crash right here.
         if self.epochs.entries != told and self.epochs_known:
             self.epochs.write()
         return end
+
+    def _follows(self, segment: Segment, end: int, damaged: bool) -> bool:
+        """Whether the segment belongs to the log although the one before it ends so. Up to the recovery point it does:
+        what came before may have expired and come back in part, with a rename that a power cut undid. Behind it the
+        tail of the segment before was lost, be it at a batch boundary; only the cleaner makes gaps on purpose."""
+        if segment.base_offset <= self.recovery_point:
+            return segment.base_offset >= end
+        return not damaged and (segment.base_offset == end or "compact" in self.config.cleanup_policy)
 
     def _remove_segments(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -212,13 +218,18 @@ class _Loader:
 
     def _load_producers(self, names: list[str], end: int) -> None:
         self.producers.note_snapshots([name for name in names if name.endswith(SNAPSHOT)])
-        self.producers.remove_strays({segment.base_offset for segment in self.segments})
-        self.producers.load(end)
-        replay_producers(self.producers, self.segments, end)
+        # Behind the recovery point a snapshot may tell of batches that a power cut took, or that it gave back their
+        # place. (A flush makes the removal durable before the recovery point passes it.)
+        loaded = self.producers.load(end if self.clean else min(end, self.recovery_point))
+        self.producers.remove_strays({segment.base_offset for segment in self.segments}, loaded)
+        written = replay_producers(self.producers, self.segments, end)
+        self.unsynced += [self.disk.open(path) for path in written]
 
 
-def replay_producers(producers: ProducerStates, segments: list[Segment], end_offset: int) -> None:
-    """Bring the producers from their own end offset to that of the log; with a snapshot where each segment starts."""
+def replay_producers(producers: ProducerStates, segments: list[Segment], end_offset: int) -> list[str]:
+    """Bring the producers from their own end offset to that of the log; with a snapshot where each segment starts,
+    whose paths are returned."""
+    written: list[str] = []
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
         segment_end = end_offset if is_last else segments[number + 1].base_offset
@@ -231,9 +242,10 @@ def replay_producers(producers: ProducerStates, segments: list[Segment], end_off
                     coordinator_epoch_of(segment.read_batch(position, header), header) if header.is_control else None
                 )
                 producers.replay(header, marker)
-        if not is_last:
-            producers.take_snapshot(segment_end)
+        if not is_last and (path := producers.take_snapshot(segment_end)) is not None:
+            written.append(path)
     producers.end_offset = end_offset
+    return written
 
 
 def _offset_before(name: str, suffix: str) -> int:

@@ -316,11 +316,13 @@ class PartitionLog:
         old = self._active
         assert old.size, "an empty segment is not rolled: the next would have its name"
         files = old.finish()
-        self.producers.take_snapshot(self.log_end_offset)
+        snapshot = self.producers.take_snapshot(self.log_end_offset)
         new = Segment.create(self._disk, self.directory, self.log_end_offset, now_ms=now_ms)
         self._segments.append(new)
         self._active = new
         self._unsynced_files += files
+        if snapshot is not None:
+            self._unsynced_files.append(self._disk.open(snapshot))
         self._note_directory()
         self._clean_end = -1
         self._recent, self._older = {}, {}
@@ -392,9 +394,16 @@ class PartitionLog:
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of all."""
-        return find_max_timestamp(self._segments, self.log_start_offset)
+        return find_max_timestamp(self._segments)
 
     # Cutting the end
+
+    def truncation_point(self, offset: int) -> int:
+        """Where the log would end after truncate_to: lower than the offset when a batch straddles it."""
+        if offset >= self.log_end_offset or offset < self._segments[0].base_offset:
+            return min(offset, self.log_end_offset)
+        found = self._segments[self._segment_number(offset)].find(offset)
+        return offset if found is None else min(offset, found[1].base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything from the offset on, with the whole of a batch that straddles it."""
@@ -417,8 +426,10 @@ class PartitionLog:
         self._drop_segments(self._segments[:])
         self._active = Segment.create(self._disk, self.directory, offset, now_ms=self._active.created_ms)
         self._segments.append(self._active)
-        self.log_start_offset = self.log_end_offset = offset
         self.producers.remove_snapshots_after(-1)
+        # The segment's name is all that tells where the log begins, and no snapshot may come back.
+        self._disk.sync_dir(self.directory)
+        self.log_start_offset = self.log_end_offset = offset
         self._after_truncation()
 
     def _forget_positions(self) -> None:
@@ -443,7 +454,8 @@ class PartitionLog:
         self._note_directory()
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.producers.load(self.log_end_offset)
-        replay_producers(self.producers, self._segments, self.log_end_offset)
+        written = replay_producers(self.producers, self._segments, self.log_end_offset)
+        self._unsynced_files += [self._disk.open(path) for path in written]
 
     # Cutting the start
 
@@ -478,8 +490,8 @@ class PartitionLog:
             self.roll(now_ms)
         removals = [Removal(segment.base_offset, segment.size, reason) for segment, reason in gone]
         if self.directory in self._unsynced_directories:
-            # The next segment must have a durable name before these lose theirs, or a power cut leaves no segment at all
-            # and offsets are given twice.
+            # The next segment must have a durable name before these lose theirs, or a power cut leaves no segment at
+            # all and offsets are given twice.
             self._disk.sync_dir(self.directory)
         paths: list[str] = []
         for segment, _ in gone:

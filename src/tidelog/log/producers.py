@@ -148,12 +148,10 @@ class ProducerStates:
     def snapshots(self) -> tuple[int, ...]:
         return tuple(self._snapshots)
 
-    def load(self, end_offset: int) -> None:
+    def load(self, end_offset: int) -> int:
         """Take the newest snapshot that is whole and not beyond the end; the rest of the log must then be replayed,
-        also what lies before the log's start: who wrote it may go on."""
-        if self.remove_snapshots_after(end_offset):
-            # A power cut must not bring it back when other batches have taken the place of those that it tells of.
-            self._disk.sync_dir(self._directory)
+        also what lies before the log's start: who wrote it may go on. The offset of the snapshot, 0 without one."""
+        self.remove_snapshots_after(end_offset)
         while self._snapshots:
             offset = self._snapshots[-1]
             data = self._disk.read_file(self._path(offset))
@@ -164,9 +162,10 @@ class ProducerStates:
                 continue
             self._producers = {entry.producer_id: _from_snapshot(entry) for entry in entries}
             self.end_offset = offset
-            return
+            return offset
         self._producers = {}
         self.end_offset = 0
+        return 0
 
     def take_snapshot(self, offset: int) -> str | None:
         """Write the state as of the offset; the path, None when there is nothing to write or it is there already."""
@@ -179,14 +178,12 @@ class ProducerStates:
         self._snapshots.append(offset)
         return path
 
-    def remove_snapshots_after(self, offset: int) -> bool:
-        return self._remove_all([snapshot for snapshot in self._snapshots if snapshot > offset])
+    def remove_snapshots_after(self, offset: int) -> None:
+        self._remove_all([snapshot for snapshot in self._snapshots if snapshot > offset])
 
-    def remove_strays(self, base_offsets: set[int]) -> None:
-        """Keep one for each segment, and the one that a clean stop wrote at the end of the log."""
-        newest = max(base_offsets)
-        kept_end = max((snapshot for snapshot in self._snapshots if snapshot > newest), default=None)
-        self._remove_all([s for s in self._snapshots if s not in base_offsets and s != kept_end])
+    def remove_strays(self, base_offsets: set[int], loaded: int) -> None:
+        """Keep one for each segment, and the one that was loaded: the batches that it tells of may have expired."""
+        self._remove_all([offset for offset in self._snapshots if offset not in base_offsets and offset != loaded])
 
     def mark_deleted(self, offset: int) -> list[str]:
         """Rename the snapshot of a segment that goes; the path it has now."""
@@ -197,10 +194,9 @@ class ProducerStates:
         self._disk.rename(path, path + DELETED)
         return [path + DELETED]
 
-    def _remove_all(self, offsets: list[int]) -> bool:
+    def _remove_all(self, offsets: list[int]) -> None:
         for offset in offsets:
             self._remove(offset)
-        return bool(offsets)
 
     def _remove(self, offset: int) -> None:
         self._snapshots.remove(offset)

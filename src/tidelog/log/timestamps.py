@@ -45,7 +45,7 @@ def find_timestamp(
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
+def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
     newest = max(segments, key=lambda segment: segment.max_timestamp)
     timestamp = newest.max_timestamp
     if timestamp < 0:
