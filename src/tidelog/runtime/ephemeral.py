@@ -10,6 +10,9 @@ from tidelog.runtime.disk import OsDisk, OsFile
 
 
 class EphemeralDisk(OsDisk):
+    def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        super().replace_file(path, data, durable=False)
+
     def sync_dir(self, path: str) -> None:
         pass
 

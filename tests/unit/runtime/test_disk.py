@@ -563,3 +563,13 @@ def test_an_ephemeral_disk_syncs_no_file_and_no_directory(
     disk.sync_dir(str(tmp_path))
     assert synced == []
     assert not any(file.is_dirty for file in files)
+
+
+@needs_proc
+def test_an_ephemeral_disk_does_not_sync_a_replaced_file(
+    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = record_syncs(monkeypatch)
+    disk = make_disk(EphemeralDisk)
+    disk.replace_file(str(tmp_path / "f"), b"x")
+    assert (synced, disk.read_file(str(tmp_path / "f"))) == ([], b"x")
