@@ -413,7 +413,9 @@ class OsDisk:
             del self._open[file]
 
     def _evict(self) -> None:
-        """Second chance: a file used since the last round goes to the back of the line."""
+        """Second chance: a file used since the last round goes to the back of the line. All that are too many go at
+        once: a burst of dirty files would keep the pool at its size for ever."""
+        excess = len(self._open) - self._open_files_max + 1
         for file in list(self._open):
             if file._syncs or file.is_dirty:
                 continue
@@ -423,11 +425,15 @@ class OsDisk:
                 self._open[file] = None
                 continue
             self.release(file)
-            return
-        for file in self._open:
+            excess -= 1
+            if excess == 0:
+                return
+        for file in list(self._open):
             if not file._syncs and not file.is_dirty:
                 self.release(file)
-                return
+                excess -= 1
+                if excess == 0:
+                    return
         if len(self._open) >= self._dirty_files_max:
             self._sync_and_release_one()
 

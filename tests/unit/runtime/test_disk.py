@@ -573,3 +573,14 @@ def test_an_ephemeral_disk_does_not_sync_a_replaced_file(
     disk = make_disk(EphemeralDisk)
     disk.replace_file(str(tmp_path / "f"), b"x")
     assert (synced, disk.read_file(str(tmp_path / "f"))) == ([], b"x")
+
+
+@needs_proc
+def test_the_pool_shrinks_again_once_many_dirty_files_are_synced(make_disk: MakeDisk, tmp_path: Path) -> None:
+    disk = make_disk(open_files_max=2, dirty_files_max=100)
+    files = create(disk, tmp_path, 10)
+    for file in files:
+        file.append((b"x",))
+    disk.sync_now(files)
+    disk.open(str(tmp_path / "g"), create=True)
+    assert len(open_names(tmp_path)) <= 2
