@@ -438,7 +438,7 @@ class OsDisk:
             self._sync_and_release_one()
 
     def _sync_and_release_one(self) -> None:
-        file = next((file for file in self._open if not file._syncs), None)
+        file = next((file for file in self._open if not file._syncs and not file._broken), None)
         if file is not None:
             self.sync_now((file,))
             self.release(file)

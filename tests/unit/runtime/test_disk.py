@@ -584,3 +584,17 @@ def test_the_pool_shrinks_again_once_many_dirty_files_are_synced(make_disk: Make
     disk.sync_now(files)
     disk.open(str(tmp_path / "g"), create=True)
     assert len(open_names(tmp_path)) <= 2
+
+
+def test_a_broken_file_does_not_keep_others_from_being_opened(make_disk: MakeDisk, tmp_path: Path) -> None:
+    """Its directory goes offline; the disk's other directories go on."""
+    disk = make_disk(open_files_max=1, dirty_files_max=1)
+    broken = disk.open(str(tmp_path / "broken"), create=True)
+    broken.append((b"x",))
+    system, disk._data_sync = disk._data_sync, failing(errno.EIO)
+    with pytest.raises(DiskError):
+        broken.sync()
+    disk._data_sync = system
+    other = disk.open(str(tmp_path / "other"), create=True)
+    assert other.append((b"y",)) == 1
+    other.sync()
