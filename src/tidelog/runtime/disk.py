@@ -303,11 +303,13 @@ class OsDisk:
 
         def finished(future: Future[None]) -> None:
             # A waiter that was cancelled must not free descriptors that the thread still syncs.
-            failed = future.cancelled() or future.exception() is not None
+            # One that left before the thread began changed nothing: neither synced nor failed.
+            failed = not future.cancelled() and future.exception() is not None
+            ended = [(file, 0) for file, _ in ours] if future.cancelled() else ours
             try:
-                loop.call_soon_threadsafe(self._unpin, ours, failed)
+                loop.call_soon_threadsafe(self._unpin, ended, failed)
             except RuntimeError:  # the loop is closed: the process is going down
-                self._unpin(ours, failed)
+                self._unpin(ended, failed)
 
         done.add_done_callback(finished)
         return asyncio.wrap_future(done, loop=loop)

@@ -598,3 +598,24 @@ def test_a_broken_file_does_not_keep_others_from_being_opened(make_disk: MakeDis
     other = disk.open(str(tmp_path / "other"), create=True)
     assert other.append((b"y",)) == 1
     other.sync()
+
+
+def test_a_waiter_that_leaves_before_its_round_began_breaks_no_file(make_disk: MakeDisk, tmp_path: Path) -> None:
+    disk = make_disk()
+    files = create(disk, tmp_path, 5)
+    go = threading.Event()
+    disk._data_sync = lambda fd: (go.wait(), None)[1]
+
+    async def main() -> None:
+        busy = [disk.sync([file]) for file in files[:4]]
+        files[4].append((b"x",))
+        waiting = disk.sync([files[4]])
+        waiting.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(*busy)
+        assert files[4].is_dirty, "nothing was synced for it"
+        await disk.sync([files[4]])
+        assert not files[4].is_dirty
+
+    asyncio.run(main())
