@@ -347,7 +347,7 @@ class OsDisk:
 
     def _sync_pinned(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> None:
         """Runs in a thread while the loop goes on."""
-        if len(pinned) > _SYNCFS_FROM_FILES and self._sync_file_systems(pinned):
+        if len(pinned) > _SYNCFS_FROM_FILES and self._sync_file_systems(pinned, directories):
             return
         for file, _ in pinned:
             try:
@@ -379,11 +379,12 @@ class OsDisk:
         if self._file_systems.setdefault(os.fstat(fd).st_dev, fd) != fd:
             os.close(fd)
 
-    def _sync_file_systems(self, pinned: list[tuple[OsFile, int]]) -> bool:
-        """One call for many files; False when a file lies on a file system that is not watched."""
+    def _sync_file_systems(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> bool:
+        """One call for many files; False when one of all lies on a file system that is not watched."""
         if self._syncfs is None:
             return False
-        devices = {_device(directory) for directory in {os.path.dirname(file.path) for file, _ in pinned}}
+        holders = {os.path.dirname(file.path) for file, _ in pinned} | set(directories)
+        devices = {_device(directory) for directory in holders}
         if not devices <= self._file_systems.keys():
             return False
         for device in sorted(devices):

@@ -619,3 +619,20 @@ def test_a_waiter_that_leaves_before_its_round_began_breaks_no_file(make_disk: M
         assert not files[4].is_dirty
 
     asyncio.run(main())
+
+
+def test_a_directory_on_another_file_system_is_synced_beside_the_one_call(
+    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = make_disk()
+    disk._syncfs = lambda fd: None
+    disk.lock(str(tmp_path / ".lock")).release()
+    files = create(disk, tmp_path, 17)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    device = disk_module._device
+    monkeypatch.setattr(disk_module, "_device", lambda path: -7 if path == str(elsewhere) else device(path))
+    synced: list[str] = []
+    monkeypatch.setattr(disk, "sync_dir", synced.append)
+    disk.sync_now(files, [str(tmp_path), str(elsewhere)])
+    assert str(elsewhere) in synced
