@@ -328,10 +328,10 @@ class OsDisk:
         for file in files:
             assert isinstance(file, OsFile)
             if file._broken:
-                self._unpin(ours, True)
                 raise DiskError(f"cannot sync {file.path}: an earlier sync of it failed")
-            file._syncs += 1
             ours.append((file, file._changes))
+        for file, _ in ours:
+            file._syncs += 1
         return ours
 
     def _unpin(self, pinned: list[tuple[OsFile, int]], failed: bool) -> None:

@@ -636,3 +636,16 @@ def test_a_directory_on_another_file_system_is_synced_beside_the_one_call(
     monkeypatch.setattr(disk, "sync_dir", synced.append)
     disk.sync_now(files, [str(tmp_path), str(elsewhere)])
     assert str(elsewhere) in synced
+
+
+def test_a_round_refused_for_one_broken_file_does_not_break_the_others(make_disk: MakeDisk, tmp_path: Path) -> None:
+    """Nothing was tried for them: a directory that is well must not go offline with another."""
+    disk = make_disk()
+    well, broken = create(disk, tmp_path, 2)
+    system, disk._data_sync = disk._data_sync, failing(errno.EIO)
+    with pytest.raises(DiskError):
+        broken.sync()
+    disk._data_sync = system
+    with pytest.raises(DiskError, match="an earlier sync of it failed"):
+        disk.sync_now([well, broken])
+    well.sync()
