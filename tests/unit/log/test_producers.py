@@ -103,9 +103,10 @@ class TestRules:
 
     def test_batches_of_the_epoch_before_are_no_duplicates(self) -> None:
         log = new_log()
-        send(log, 0)
-        send(log, 1)
+        for sequence in range(3):
+            send(log, sequence)
         send(log, 0, epoch=1)
+        assert refused(log, 2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert not send(log, 1, epoch=1).duplicate
 
     def test_producers_do_not_know_each_other(self) -> None:

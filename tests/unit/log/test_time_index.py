@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.log.helpers import DIRECTORY, append, batch_of, open_log, sim_disk
 from tidelog.log.config import LogConfig
+from tidelog.log.errors import CorruptFileError
 from tidelog.log.index import TimeIndex
 from tidelog.sim.disk import SimDisk
 
@@ -135,6 +136,16 @@ DAMAGE = {
     "ends below its start": entries((50, 4), (30, 2)),
     "missing": None,
 }
+
+
+@pytest.mark.parametrize("data", [data for data in DAMAGE.values() if data is not None])
+def test_what_cannot_be_entries_is_told_and_not_used(data: bytes) -> None:
+    disk = sim_disk()
+    disk.replace_file("data/x.timeindex", data)
+    index = TimeIndex(disk, "data/x.timeindex", 0, new=False)
+    for _ in range(2):
+        with pytest.raises(CorruptFileError):
+            index.lookup(40)
 
 
 def damage(disk: SimDisk, data: bytes | None) -> None:

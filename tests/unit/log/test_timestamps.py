@@ -67,6 +67,7 @@ def test_nothing_at_or_behind_the_end_offset() -> None:
     log = log_at((10, 20), (30, 40))
     assert at(log, 30, end=2) is None
     assert at(log, 20, end=2) == (20, 1)
+    assert at(log, 20, end=1) is None  # in the middle of a batch
 
 
 def test_deleted_records_are_not_found() -> None:
