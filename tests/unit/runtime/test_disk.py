@@ -307,7 +307,7 @@ def test_a_sync_runs_beside_the_loop_and_covers_what_was_there_before_it(make_di
     def slow(fd: int) -> None:
         threads.append(threading.current_thread().name)
         entered.set()
-        go.wait()
+        go.wait(5)
 
     disk._data_sync = slow
 
@@ -337,7 +337,7 @@ def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(make_d
 
     def slow(fd: int) -> None:
         entered.set()
-        go.wait()
+        go.wait(5)
         os.fsync(fd)
 
     disk._data_sync = slow
@@ -356,6 +356,22 @@ def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(make_d
     asyncio.run(main())
     disk.close()
     assert "f000" not in open_names(tmp_path)
+
+
+@needs_proc
+def test_a_file_closed_during_its_sync_gives_its_descriptor_back_at_the_end(
+    make_disk: MakeDisk, tmp_path: Path
+) -> None:
+    disk = make_disk()
+    (file,) = create(disk, tmp_path, 1)
+
+    async def main() -> None:
+        done = disk.sync([file])
+        file.close()
+        await done
+        assert open_names(tmp_path) == []
+
+    asyncio.run(main())
 
 
 def test_a_removed_file_is_no_failure_of_the_round(make_disk: MakeDisk, tmp_path: Path) -> None:
@@ -604,7 +620,7 @@ def test_a_waiter_that_leaves_before_its_round_began_breaks_no_file(make_disk: M
     disk = make_disk()
     files = create(disk, tmp_path, 5)
     go = threading.Event()
-    disk._data_sync = lambda fd: (go.wait(), None)[1]
+    disk._data_sync = lambda fd: (go.wait(5), None)[1]
 
     async def main() -> None:
         busy = [disk.sync([file]) for file in files[:4]]
