@@ -85,7 +85,8 @@ class _Loader:
             self._find_epochs()
         self.epochs.bound(start, end)
         self._load_producers(names, end)
-        self.segments[-1].count_entries()
+        active = self.segments[-1]
+        active.with_indexes(active.count_entries)
         return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
 
     # Files that an interrupted deletion, cleaning or checkpoint left

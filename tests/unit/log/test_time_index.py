@@ -185,3 +185,13 @@ def test_recovery_makes_it_again_byte_for_byte(data: bytes | None) -> None:
     damage(disk, data)
     open_log(disk, CONFIG).close(0)
     assert disk.read_file(TIME_INDEX) == before
+
+
+@pytest.mark.parametrize("damage", [bytes(13), entries((10, 0)) + bytes(12)], ids=["odd size", "zero tail"])
+def test_a_damaged_time_index_of_the_active_segment_does_not_stop_a_clean_start(damage: bytes) -> None:
+    disk = sim_disk()
+    written(disk, [10, 20, 30])
+    disk.replace_file(TIME_INDEX, damage)
+    log = open_log(disk, CONFIG, clean=True)
+    found = log.offset_for_timestamp(25, end_offset=log.log_end_offset)
+    assert found is not None and (found.timestamp, found.offset) == (30, 2)
