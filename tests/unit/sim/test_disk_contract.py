@@ -85,10 +85,11 @@ def test_a_buffer_that_the_caller_uses_again_does_not_change_the_file(place: Pla
     file = place.disk.open(place.path("f"), create=True)
     buffer = bytearray(b"first")
     file.append((buffer,))
+    file.append((memoryview(buffer),))
     file.append((memoryview(buffer), b"!"))
     buffer[:] = b"XXXXX"
     buffer += b"grown: no view of it is held"
-    assert file.read(0, 100) == b"firstfirst!"
+    assert file.read(0, 100) == b"firstfirstfirst!"
 
 
 def test_truncate_cuts_the_end_and_appends_go_on_from_there(place: Place) -> None:
