@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tidelog.controller.decision import Decide, encode_record
+from tidelog.kernel.errors import DiskFullError
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.metadata.snapshot import image_records
 
@@ -23,7 +24,10 @@ class CommittedBatch(Protocol):
 class MetadataLog(Protocol):
     """The part of the quorum that a controller needs."""
 
-    async def append(self, values: Sequence[bytes]) -> CommittedBatch: ...
+    async def append(self, values: Sequence[bytes]) -> CommittedBatch:
+        """DiskFullError says that nothing was written."""
+        ...
+
     def maybe_snapshot(self, values: Any) -> bool: ...
 
 
@@ -58,7 +62,13 @@ class Controller:
                 future.set_exception(error)
             return
         if decision.records:
-            committed = await self._quorum.append([encode_record(record) for record in decision.records])
+            try:
+                committed = await self._quorum.append([encode_record(record) for record in decision.records])
+            except DiskFullError as error:
+                # Nothing was written: a full disk refuses a change and is no reason to stop serving what there is.
+                if not future.cancelled():
+                    future.set_exception(error)
+                return
             self._publisher.apply(decision.records, committed.base_offset, committed.epoch)
             self._quorum.maybe_snapshot(self._snapshot_values)
         if not future.cancelled():

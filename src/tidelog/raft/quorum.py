@@ -6,9 +6,11 @@ business of metadata/ and controller/. With one voter, committed means synced he
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from tidelog.kernel.errors import DiskError, DiskFullError, TidelogError
 from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.flushing import flush
@@ -17,8 +19,9 @@ from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_
 from tidelog.protocol.uuids import METADATA_TOPIC_ID
 from tidelog.raft.control import leader_change_batch
 from tidelog.raft.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from tidelog.raft.snapshots import SnapshotId, list_snapshots, read_snapshot, write_snapshot
+from tidelog.raft.snapshots import SnapshotId, list_snapshots, read_snapshot, remove_unfinished, write_snapshot
 
+_logger = logging.getLogger("tidelog.quorum")
 METADATA_TOPIC: Final = "__cluster_metadata"
 _READ_BYTES: Final = 1 << 20
 
@@ -60,12 +63,25 @@ class Quorum:
             clean=False,
             topic_id=METADATA_TOPIC_ID,
         )
+        remove_unfinished(self._disk, self.directory)
         snapshots = list_snapshots(self._disk, self.directory)
         newest = snapshots[-1] if snapshots else None
+        self._check_reaches(newest)
+        # Read before anything is written: a start that fails must leave the log as it was.
+        held = [] if newest is None else read_snapshot(self._disk, self.directory, newest)
         if newest is not None and self._log.log_end_offset < newest.end_offset:
             self._log.truncate_fully_and_start_at(newest.end_offset)
         self._take_leadership(now_ms, newest)
-        return self._replay(newest)
+        return self._replay(newest, held)
+
+    def _check_reaches(self, newest: SnapshotId | None) -> None:
+        """Without what lies before the log it would be a cluster that has forgotten its topics."""
+        begin = self._log.segments[0].base_offset
+        if begin > (0 if newest is None else newest.end_offset):
+            raise TidelogError(
+                f"the metadata log in {self.directory} begins at offset {begin}, and no snapshot (.checkpoint) holds "
+                "what was before; restore the newest snapshot there"
+            )
 
     def _take_leadership(self, now_ms: int, newest: SnapshotId | None) -> None:
         path = f"{self.directory}/quorum-state"
@@ -77,11 +93,11 @@ class Quorum:
         self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
         self._log.flush()
 
-    def _replay(self, newest: SnapshotId | None) -> Iterator[Committed]:
-        offset = self._log.log_start_offset
+    def _replay(self, newest: SnapshotId | None, held: Sequence[bytes]) -> Iterator[Committed]:
+        offset = 0
         if newest is not None:
             offset = newest.end_offset
-            yield Committed(0, newest.epoch, read_snapshot(self._disk, self.directory, newest))
+            yield Committed(offset - len(held), newest.epoch, held)
         end = self._log.log_end_offset
         while offset < end:
             data = self._log.read(offset, _READ_BYTES, end_offset=end).data
@@ -96,12 +112,16 @@ class Quorum:
                 offset = header.next_offset
 
     async def append(self, values: Sequence[bytes]) -> Committed:
-        """Append one batch; returns when it is committed. One call at a time: the controller is serial."""
+        """Append one batch; returns when it is committed. One call at a time: the controller is serial. DiskFullError
+        says that it did not happen; after any other error nobody knows."""
         now_ms = self._clock.wall_ms()
         batch = build_batch([RecordInput(None, value, now_ms) for value in values])
         result = self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
         self._bytes_since_snapshot += len(batch)
-        await flush(self._disk, self._log)
+        try:
+            await flush(self._disk, self._log)
+        except DiskFullError as error:
+            raise DiskError(str(error)) from error
         return Committed(result.base_offset, self.epoch, values)
 
     def maybe_snapshot(self, values: Callable[[], Iterable[bytes]]) -> bool:
@@ -110,13 +130,24 @@ class Quorum:
             return False
         now_ms = self._clock.wall_ms()
         snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
-        write_snapshot(self._disk, self.directory, snapshot, values(), now_ms, now_ms)
         self._bytes_since_snapshot = 0
+        try:
+            write_snapshot(self._disk, self.directory, snapshot, values(), now_ms, now_ms)
+        except DiskFullError as error:
+            _logger.warning("%s; it is tried again when the log has grown by as much again", error)
+            return False
         for older in list_snapshots(self._disk, self.directory)[:-1]:
             self._disk.remove(f"{self.directory}/{older.file_name}")
         self._log.maybe_increment_log_start(snapshot.end_offset)
         self._log.delete_old_segments(now_ms, self._log.log_end_offset)
+        # At once: nobody else reads this log.
+        self._log.remove_due_files(now_ms + self._config.file_delete_delay_ms)
         return True
 
     def close(self) -> None:
         self._log.close(self._clock.wall_ms())
+
+    def abandon(self) -> None:
+        """Let go of the files without any promise about them."""
+        if hasattr(self, "_log"):
+            self._log.close_files()

@@ -24,7 +24,7 @@ def read_quorum_state(disk: Disk, path: str) -> QuorumState:
         content = json.loads(data)
         voters = tuple(int(voter["voterId"]) for voter in content.get("currentVoters") or ())
         return QuorumState(int(content["leaderId"]), int(content["leaderEpoch"]), voters)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TidelogError(
             f"{path} cannot be read ({error}); it is safe to remove it on a node that is the only voter"
         ) from None

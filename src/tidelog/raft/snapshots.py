@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from tidelog.kernel.errors import DiskFullError, TidelogError
+from tidelog.kernel.errors import DiskFullError, ProtocolError, TidelogError
 from tidelog.kernel.ports import Disk
 from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, iter_records
 from tidelog.raft.control import snapshot_footer_batch, snapshot_header_batch
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PART: Final = ".part"
 _BATCH_RECORDS: Final = 1000
 
 
@@ -31,11 +32,18 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
 
 
+def remove_unfinished(disk: Disk, directory: str) -> None:
+    """What a crash left of a snapshot that was being written."""
+    for name in disk.list_dir(directory):
+        if name.endswith(_PART):
+            disk.remove(f"{directory}/{name}")
+
+
 def write_snapshot(
     disk: Disk, directory: str, snapshot: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int, now_ms: int
 ) -> None:
     path = f"{directory}/{snapshot.file_name}"
-    part = path + ".part"
+    part = path + _PART
     disk.remove(part)
     file = disk.open(part, create=True)
     try:
@@ -43,6 +51,9 @@ def write_snapshot(
             if file.append([batch]) != len(batch):
                 raise DiskFullError(f"no room for the metadata snapshot {path}")
         file.sync()
+    except DiskFullError:
+        disk.remove(part)
+        raise
     finally:
         file.close()
     disk.rename(part, path)
@@ -69,6 +80,13 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[byte
     """The values of its data records. A damaged snapshot is an error, never a shorter one."""
     path = f"{directory}/{snapshot.file_name}"
     data = disk.read_file(path) or b""
+    try:
+        return _read_values(data, path)
+    except ProtocolError as error:
+        raise TidelogError(f"the metadata snapshot {path} is damaged: {error}") from None
+
+
+def _read_values(data: bytes, path: str) -> list[bytes]:
     values: list[bytes] = []
     end = 0
     complete = False

@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Decide, Decision, encode_record
-from tidelog.kernel.errors import DiskError
+from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.protocol.messages import records_metadata as r
@@ -157,6 +157,16 @@ async def test_a_failed_append_ends_the_controller(world: World) -> None:
     assert not waiting.done() and not queued.done(), "nobody may be told that it failed: it may have happened"
     assert not world.publisher.image.topics
     world.running = asyncio.ensure_future(asyncio.sleep(0))
+
+
+@in_world
+async def test_a_full_disk_refuses_a_change_and_the_next_may_succeed(world: World) -> None:
+    world.quorum.fails = DiskFullError("no room")
+    refused = world.controller.submit(add_topic("a"))
+    with pytest.raises(DiskFullError):
+        await refused
+    world.quorum.fails = None
+    assert await world.controller.submit(add_topic("b")) == []
 
 
 @in_world
