@@ -141,12 +141,20 @@ def assign_offsets(batch: bytearray | memoryview, base_offset: int, leader_epoch
 
 def set_append_time(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Stamp the batch with the broker's time (LogAppendTime) and make the CRC again, which covers both fields."""
-    attributes = header.attributes | APPEND_TIME
+    return _restamp(batch, header, header.attributes | APPEND_TIME, now_ms)
+
+
+def set_create_time(batch: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
+    """Say that the timestamps are the records' own, whatever the client said of them."""
+    return _restamp(batch, header, header.attributes & ~APPEND_TIME, header.max_timestamp)
+
+
+def _restamp(batch: bytearray | memoryview, header: BatchHeader, attributes: int, max_timestamp: int) -> BatchHeader:
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_OFFSET, attributes)
-    _TIMESTAMPS.pack_into(batch, 27, header.base_timestamp, now_ms)
+    _TIMESTAMPS.pack_into(batch, 27, header.base_timestamp, max_timestamp)
     crc = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
     _CRC.pack_into(batch, CRC_OFFSET, crc)
-    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

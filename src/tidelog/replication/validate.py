@@ -9,12 +9,14 @@ from tidelog.kernel.errors import ProtocolError
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import (
+    APPEND_TIME,
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     NO_PRODUCER_ID,
+    TRANSACTIONAL,
     BatchHeader,
     RecordInput,
     build_batch,
@@ -22,6 +24,7 @@ from tidelog.protocol.batch import (
     iter_records,
     read_header,
     set_append_time,
+    set_create_time,
 )
 from tidelog.protocol.compression import CODEC_NAMES, Codec
 from tidelog.protocol.errors import ErrorCode
@@ -41,10 +44,13 @@ def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[
     batch: bytearray | memoryview = records
     if config.compression_type != "producer" and CODEC_NAMES[config.compression_type] != header.attributes & CODEC_MASK:
         batch, header = _recompress(records, header, config)
+        _check_size(len(batch), config)
     if "compact" in config.cleanup_policy:
         _check_keys(batch, header, config)
     if config.message_timestamp_type == "LogAppendTime":
         header = set_append_time(batch, header, now_ms)
+    elif header.attributes & APPEND_TIME:
+        header = set_create_time(batch, header)
     return batch, header
 
 
@@ -61,10 +67,7 @@ def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:
         if HEADER_SIZE - LOG_OVERHEAD <= header.batch_length < size - LOG_OVERHEAD:
             raise LogError(ErrorCode.INVALID_RECORD, "a partition of a Produce request must hold exactly one batch")
         raise LogError(ErrorCode.CORRUPT_MESSAGE, "the length of the batch does not fit the bytes received")
-    if size > config.max_message_bytes:
-        raise LogError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}"
-        )
+    _check_size(size, config)
     if not crc_is_valid(records, header):
         raise LogError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
     count = header.record_count
@@ -76,10 +79,21 @@ def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:
     if attributes & CONTROL:
         raise LogError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if attributes & CODEC_MASK > _LARGEST_CODEC:
-        raise LogError(ErrorCode.CORRUPT_MESSAGE, f"compression {attributes & CODEC_MASK} is unknown")
+        raise LogError(ErrorCode.INVALID_RECORD, f"compression {attributes & CODEC_MASK} is unknown")
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise LogError(ErrorCode.INVALID_RECORD, "an idempotent batch needs a sequence and a producer epoch")
     return header
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise LogError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise LogError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes; segment.bytes is {config.segment_bytes}"
+        )
 
 
 def _check_timestamp(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -110,12 +124,13 @@ def _recompress(records: memoryview, header: BatchHeader, config: LogConfig) -> 
             for record in iter_records(records, header, limit_bytes=_limit(config))
         ]
     except ProtocolError as error:
-        raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        # Not CORRUPT_MESSAGE: the CRC is right, so a client that tries again sends the same.
+        raise LogError(ErrorCode.INVALID_RECORD, str(error)) from None
     batch = build_batch(
         inner,
         codec=codec,
         level=levels.get(codec),
-        attributes=header.attributes & ~CODEC_MASK,
+        attributes=header.attributes & TRANSACTIONAL,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
@@ -127,6 +142,7 @@ def _check_keys(batch: bytearray | memoryview, header: BatchHeader, config: LogC
     try:
         keyless = any(record.key is None for record in iter_records(batch, header, limit_bytes=_limit(config)))
     except ProtocolError as error:
-        raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        # Not CORRUPT_MESSAGE: the CRC is right, so a client that tries again sends the same.
+        raise LogError(ErrorCode.INVALID_RECORD, str(error)) from None
     if keyless:
         raise LogError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")
