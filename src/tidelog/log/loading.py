@@ -19,7 +19,7 @@ from tidelog.log.names import (
     TEMPORARY,
     TIME_INDEX,
     TXN_INDEX,
-    offset_of_name,
+    offsets_by_suffix,
     segment_name,
 )
 from tidelog.log.producers import ProducerStates
@@ -68,8 +68,8 @@ class _Loader:
         self.unsynced: list[File] = []
 
     def load(self, log_start_offset: int) -> LoadedLog:
-        names = self._drop_leftovers(self.disk.list_dir(self.directory))
-        self._open_segments(names)
+        found = self._drop_leftovers(self.disk.list_dir(self.directory))
+        self._open_segments(found)
         self.epochs_known = self._load_epochs()
         end = self._find_end()
         if self.segments and end < log_start_offset:
@@ -84,14 +84,17 @@ class _Loader:
         if not self.epochs_known and end > start:
             self._find_epochs()
         self.epochs.bound(start, end)
-        self._load_producers(names, end)
+        self._load_producers(found[SNAPSHOT], end)
         active = self.segments[-1]
         active.with_indexes(active.count_entries)
         return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
 
     # Files that an interrupted deletion, cleaning or checkpoint left
 
-    def _drop_leftovers(self, names: list[str]) -> list[str]:
+    def _drop_leftovers(self, names: list[str]) -> dict[str, list[int]]:
+        """The offsets in the names of what is left, by the kind of file."""
+        if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in names):
+            return offsets_by_suffix(names)
         cleaned = [_offset_before(name, CLEANED) for name in names if name.endswith(CLEANED)]
         for name in names:
             if name.endswith((DELETED, CLEANED, TEMPORARY)):
@@ -105,9 +108,7 @@ class _Loader:
                 self._take_over(base)
             else:
                 self.disk.remove(f"{self.directory}/{name}")
-        if any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in names):
-            return self.disk.list_dir(self.directory)
-        return names
+        return offsets_by_suffix(self.disk.list_dir(self.directory))
 
     def _take_over(self, base_offset: int) -> None:
         """A cleaned segment was complete: it replaces every segment that its offsets span."""
@@ -117,30 +118,25 @@ class _Loader:
         for _, header in scan_headers(swap, 0, swap.size()):
             end = header.next_offset
         swap.close()
-        for name in self.disk.list_dir(self.directory):
-            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-                offset = offset_of_name(name, suffix)
-                if offset is not None and base_offset <= offset < end:
-                    self.disk.remove(f"{self.directory}/{name}")
+        found = offsets_by_suffix(self.disk.list_dir(self.directory))
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            for offset in found[suffix]:
+                if base_offset <= offset < end:
+                    self.disk.remove(f"{self.directory}/{segment_name(offset, suffix)}")
         self.disk.rename(path + SWAP, path)
 
     # Segments
 
-    def _open_segments(self, names: list[str]) -> None:
-        present = set(names)
-        for name in names:
-            base = offset_of_name(name, LOG)
-            if base is not None:
-                self.segments.append(Segment(self.disk, self.directory, base, now_ms=self.now_ms, new=False))
-        bases = {segment.base_offset for segment in self.segments}
-        for name in names:
-            for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
-                base = offset_of_name(name, suffix)
-                if base is not None and base not in bases:
-                    self.disk.remove(f"{self.directory}/{name}")
+    def _open_segments(self, found: dict[str, list[int]]) -> None:
+        bases = found[LOG]
+        for base in bases:
+            self.segments.append(Segment(self.disk, self.directory, base, now_ms=self.now_ms, new=False))
+        for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
+            for orphan in set(found[suffix]).difference(bases):
+                self.disk.remove(f"{self.directory}/{segment_name(orphan, suffix)}")
         if self.clean:
             for segment in self.segments:
-                if not {segment_name(segment.base_offset, suffix) for suffix in (INDEX, TIME_INDEX)} <= present:
+                if segment.base_offset not in found[INDEX] or segment.base_offset not in found[TIME_INDEX]:
                     segment.rebuild_indexes()
 
     def _find_end(self) -> int:
@@ -179,7 +175,10 @@ class _Loader:
             size = segment.size
             end = segment.recover(self.config.index_interval_bytes, epoch, note)
             damaged = segment.size != size
-            self.unsynced += [segment.log, segment.index.finish(), segment.time_index.finish()]
+            self.unsynced.append(segment.log)
+            if number < len(self.segments) - 1:
+                # Those of the active segment stay in memory, as while it is written.
+                self.unsynced += [segment.index.finish(), segment.time_index.finish()]
         # A file with these alone would be believed by a start that follows a crash right here.
         if self.epochs.entries != told and self.epochs_known:
             self.epochs.write()
@@ -217,8 +216,8 @@ class _Loader:
                     self.epochs.note(header.leader_epoch, header.base_offset)
         self.epochs.write()
 
-    def _load_producers(self, names: list[str], end: int) -> None:
-        self.producers.note_snapshots([name for name in names if name.endswith(SNAPSHOT)])
+    def _load_producers(self, snapshots: list[int], end: int) -> None:
+        self.producers.note_snapshots(snapshots)
         # Behind the recovery point a snapshot may tell of batches that a power cut took, or that it gave back their
         # place. (A flush makes the removal durable before the recovery point passes it.)
         loaded = self.producers.load(end if self.clean else min(end, self.recovery_point))

@@ -27,12 +27,15 @@ def segment_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-def offset_of_name(name: str, suffix: str) -> int | None:
-    """The offset in the name of a segment's file with the suffix, None when it is not such a name."""
-    digits = name[: -len(suffix)]
-    if not name.endswith(suffix) or len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()):
-        return None
-    return int(digits)
+def offsets_by_suffix(names: list[str]) -> dict[str, list[int]]:
+    """The offsets in the names of a partition's files, in order, by the kind of file; other names are left out."""
+    found: dict[str, list[int]] = {LOG: [], INDEX: [], TIME_INDEX: [], TXN_INDEX: [], SNAPSHOT: []}
+    for name in sorted(names):
+        digits = name[:_DIGITS]
+        offsets = found.get(name[_DIGITS:])
+        if offsets is not None and digits.isascii() and digits.isdigit():
+            offsets.append(int(digits))
+    return found
 
 
 def partition_dir(topic: str, partition: int) -> str:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Disk
 from tidelog.log.errors import CorruptFileError, LogError
-from tidelog.log.names import DELETED, SNAPSHOT, offset_of_name, segment_name
+from tidelog.log.names import DELETED, SNAPSHOT, segment_name
 from tidelog.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, increment_sequence
 from tidelog.protocol.errors import ErrorCode
@@ -139,10 +139,9 @@ class ProducerStates:
 
     # Snapshots
 
-    def note_snapshots(self, names: list[str]) -> None:
-        """Tell which snapshot files are there."""
-        offsets = (offset_of_name(name, SNAPSHOT) for name in names)
-        self._snapshots = sorted(offset for offset in offsets if offset is not None)
+    def note_snapshots(self, offsets: list[int]) -> None:
+        """Tell which snapshot files are there, in order."""
+        self._snapshots = offsets
 
     @property
     def snapshots(self) -> tuple[int, ...]:

@@ -231,6 +231,8 @@ class Segment:
         for position, header in scan_headers(self.log, 0, self.size):
             self._note_batch(position, header, _REBUILD_INTERVAL)
         self._end_indexes()
+        self.index.finish()
+        self.time_index.finish()
 
     def recover(self, index_interval: int, epoch: int, note: Callable[[BatchHeader], object]) -> int:
         """Check every batch, cut the file before the first bad one, build the indexes; the offset behind the end. The
@@ -257,8 +259,6 @@ class Segment:
     def _end_indexes(self) -> None:
         assert self._max_timestamp is not None
         self.time_index.maybe_add(self._max_timestamp, self._max_timestamp_offset)
-        self.index.finish()
-        self.time_index.finish()
         self.count_entries()
         self._bytes_since_index = 0
 

@@ -18,12 +18,14 @@ from typing import Final
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Buffer, File
+from tidelog.runtime.descriptors import Descriptors
 from tidelog.runtime.dirlock import DirectoryLock, lock_file
 from tidelog.runtime.syncfs import find_syncfs
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _IOV_MAX: Final = 512
+_READ_CHUNK: Final = 64 * 1024
 _SYNCFS_FROM_FILES: Final = 16
 
 
@@ -48,20 +50,20 @@ class OsFile:
         "_changes",
         "_closed",
         "_disk",
-        "_fd",
         "_path",
         "_size",
         "_synced_changes",
         "_syncs",
-        "_used",
+        "fd",
+        "used",
     )
 
     def __init__(self, disk: OsDisk, path: str, size: int) -> None:
         self._disk = disk
         self._path = path
         self._size = size
-        self._fd = -1
-        self._used = False
+        self.fd = -1
+        self.used = False
         self._changes = 0
         self._synced_changes = 0
         self._syncs = 0
@@ -80,10 +82,12 @@ class OsFile:
         return self._size
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        fd = self._fd
+        fd = self.fd
         if fd < 0:
             fd = self._disk.acquire(self)
-        self._used = True
+        self.used = True
+        if self._changes == self._synced_changes:
+            self._disk.descriptors.keep(self)
         self._changes += 1
         size = self._size
         try:
@@ -119,10 +123,10 @@ class OsFile:
         return written
 
     def read(self, position: int, length: int) -> bytes:
-        fd = self._fd
+        fd = self.fd
         if fd < 0:
             fd = self._disk.acquire(self)
-        self._used = True
+        self.used = True
         try:
             data = self._disk.pread(fd, length, position)
             if len(data) < length and position + len(data) < self._size:
@@ -140,9 +144,10 @@ class OsFile:
         return data
 
     def truncate(self, size: int) -> None:
-        fd = self._fd
+        fd = self.fd
         if fd < 0:
             fd = self._disk.acquire(self)
+        self._disk.descriptors.keep(self)
         self._changes += 1
         try:
             os.ftruncate(fd, size)
@@ -156,17 +161,15 @@ class OsFile:
     def close(self) -> None:
         self._closed = True
         if self._syncs == 0:
-            self._disk.release(self)
+            self._disk.descriptors.close(self)
 
 
 class OsDisk:
-    """`open_files_max` bounds the descriptors of clean files. A file with unsynced data keeps its own: when the system
-    drops the inode of a closed file, it may drop a writeback error with it. Past `dirty_files_max` the oldest one is
-    synced first."""
+    """`open_files_max` bounds the descriptors of clean files; those with unsynced data keep theirs. When there are
+    `dirty_files_max` of them, all are synced."""
 
     def __init__(self, *, open_files_max: int = 1024, dirty_files_max: int | None = None) -> None:
-        self._open: dict[OsFile, None] = {}
-        self._open_files_max = open_files_max
+        self.descriptors = Descriptors(open_files_max)
         self._dirty_files_max = dirty_files_max if dirty_files_max is not None else _most_descriptors(open_files_max)
         self._executor: ThreadPoolExecutor | None = None
         self._file_systems: dict[int, int] = {}
@@ -192,12 +195,20 @@ class OsDisk:
 
     def read_file(self, path: str) -> bytes | None:
         try:
-            with open(path, "rb") as file:
-                return file.read()
+            fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise disk_error("read", path, error) from None
+        try:
+            parts = []
+            while part := os.read(fd, _READ_CHUNK):
+                parts.append(part)
+            return b"".join(parts)
+        except OSError as error:
+            raise disk_error("read", path, error) from None
+        finally:
+            os.close(fd)
 
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         part = path + ".tmp"
@@ -332,6 +343,7 @@ class OsDisk:
             ours.append((file, file._changes))
         for file, _ in ours:
             file._syncs += 1
+            self.descriptors.keep(file)
         return ours
 
     def _unpin(self, pinned: list[tuple[OsFile, int]], failed: bool) -> None:
@@ -342,8 +354,12 @@ class OsDisk:
                 file._broken = True
             else:
                 file._synced_changes = max(file._synced_changes, changes)
-            if file._closed and file._syncs == 0:
-                self.release(file)
+            if file._syncs:
+                continue
+            if file._closed:
+                self.descriptors.close(file)
+            elif not file.is_dirty:
+                self.descriptors.let_go(file)
 
     def _sync_pinned(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> None:
         """Runs in a thread while the loop goes on."""
@@ -358,8 +374,8 @@ class OsDisk:
             self.sync_dir(directory)
 
     def _sync_one(self, file: OsFile) -> None:
-        if file._fd >= 0:
-            self._data_sync(file._fd)
+        if file.fd >= 0:
+            self._data_sync(file.fd)
             return
         # Not from the pool: that one belongs to the loop's thread.
         try:
@@ -400,59 +416,29 @@ class OsDisk:
         """Open the file's descriptor, closing one that was not used lately when there are too many."""
         if file._closed:
             raise DiskError(f"cannot use {file.path}: it is closed")
-        if len(self._open) >= self._open_files_max:
-            self._evict()
+        if not self.descriptors.make_room() and len(self.descriptors) >= self._dirty_files_max:
+            self._sync_kept()
         try:
-            file._fd = os.open(file.path, _READ_WRITE | flags, 0o644)
+            file.fd = os.open(file.path, _READ_WRITE | flags, 0o644)
         except OSError as error:
             raise disk_error("open", file.path, error) from None
-        self._open[file] = None
-        return file._fd
+        self.descriptors.add(file)
+        if file._syncs:
+            self.descriptors.keep(file)
+        return file.fd
 
-    def release(self, file: OsFile) -> None:
-        if file._fd >= 0:
-            os.close(file._fd)
-            file._fd = -1
-            del self._open[file]
-
-    def _evict(self) -> None:
-        """Second chance: a file used since the last round goes to the back of the line. All that are too many go at
-        once: a burst of dirty files would keep the pool at its size for ever."""
-        excess = len(self._open) - self._open_files_max + 1
-        for file in list(self._open):
-            if file._syncs or file.is_dirty:
-                continue
-            if file._used:
-                file._used = False
-                del self._open[file]
-                self._open[file] = None
-                continue
-            self.release(file)
-            excess -= 1
-            if excess == 0:
-                return
-        for file in list(self._open):
-            if not file._syncs and not file.is_dirty:
-                self.release(file)
-                excess -= 1
-                if excess == 0:
-                    return
-        if len(self._open) >= self._dirty_files_max:
-            self._sync_and_release_one()
-
-    def _sync_and_release_one(self) -> None:
-        file = next((file for file in self._open if not file._syncs and not file._broken), None)
-        if file is not None:
-            self.sync_now((file,))
-            self.release(file)
+    def _sync_kept(self) -> None:
+        """So many are written and not synced that none could be opened any more: all at once, which is one call."""
+        kept = [file for file in self.descriptors.kept if isinstance(file, OsFile)]
+        self.sync_now([file for file in kept if not file._syncs and not file._broken])
+        self.descriptors.make_room()
 
     def close(self) -> None:
         """Close every descriptor; syncs under way finish first."""
         if self._executor is not None:
             self._executor.shutdown(wait=True)
             self._executor = None
-        for file in list(self._open):
-            self.release(file)
+        self.descriptors.close_all()
         for fd in self._file_systems.values():
             os.close(fd)
         self._file_systems.clear()
