@@ -28,9 +28,6 @@ _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "feature(label, **axes): the row of the client table that the test fills")
-    config.addinivalue_line("markers", "tools(*labels): the rows that Apache's command line tools fill")
-    config.addinivalue_line("markers", "section(name): the part of the client table")
     config.stash[_RESULTS] = matrix.Results()
 
 

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,12 @@ class Cli:
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "--json"))
+
+    def until(self, holds: Callable[[ItemsView[str, str]], bool], *arguments: str) -> None:
+        """Ask for configs again until it holds: Apache's broker hears of a change after the controller has answered.
+        The test's own time limit is the end."""
+        while not holds({one["name"]: one["value"] for one in self.json(*arguments)}.items()):
+            pass
 
     def rows(self, *arguments: str) -> list[list[str]]:
         return [line.split() for line in self(*arguments).splitlines()]
@@ -150,6 +156,7 @@ class TestConfig:
     def test_get_set_unset(self, cli: Cli, name: str) -> None:
         cli("topic", "create", name)
         cli("config", "set", "topic", name, "retention.ms=7000", "--append", "cleanup.policy=compact")
+        cli.until({"retention.ms": "7000"}.items().__le__, "config", "get", "topic", name)
         rows = cli.rows("config", "get", "topic", name, "retention.ms", "cleanup.policy")
         assert rows == [
             ["NAME", "VALUE", "SOURCE"],
@@ -159,6 +166,7 @@ class TestConfig:
         cli("config", "set", "topic", name, "--subtract", "cleanup.policy=delete", "retention.ms=5", "--dry-run")
         assert cli.json("config", "get", "topic", name, "cleanup.policy")[0]["value"] == "delete,compact"
         cli("config", "unset", "topic", name, "retention.ms")
+        cli.until(lambda values: "retention.ms" not in dict(values), "config", "get", "topic", name)
         shown = cli.json("config", "get", "topic", name, "retention.ms", "--synonyms", "--docs")[0]
         assert (shown["value"], shown["default"], shown["source"]) == ("604800000", True, "DEFAULT_CONFIG")
         assert shown["documentation"]
@@ -176,10 +184,9 @@ class TestConfig:
     def test_brokers(self, cli: Cli) -> None:
         assert cli.json("config", "get", "broker", "1", "node.id")[0]["value"] == "1"
         cli("config", "set", "broker", "default", "log.cleaner.threads=2")
-        while not (found := cli.json("config", "get", "broker", "default")):
-            pass  # Apache's broker hears of it after the controller has answered
-        assert {"log.cleaner.threads": "2"}.items() <= {one["name"]: one["value"] for one in found}.items()
+        cli.until({"log.cleaner.threads": "2"}.items().__le__, "config", "get", "broker", "default")
         cli("config", "unset", "broker", "default", "log.cleaner.threads")
+        cli.until(lambda values: "log.cleaner.threads" not in dict(values), "config", "get", "broker", "default")
 
 
 class TestProduceAndConsume:
