@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
+from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Disk
 from tidelog.log.flushing import flush
 from tidelog.metadata.live_config import LiveConfig
@@ -61,8 +62,13 @@ class Upkeep:
 
     async def _checkpoint(self) -> None:
         """Sync what was written, then say so: a recovery point is never ahead of the disk."""
-        for log in self._partitions.unsynced():
-            await flush(self._disk, log)
+        for partition in self._partitions.unsynced():
+            try:
+                await flush(self._disk, partition.log)
+            except DiskError:
+                # Its topic may have been deleted meanwhile, and the directory renamed under the sync.
+                if not partition.is_deleted:
+                    raise
         self._partitions.checkpoint()
 
     async def _expire_producers(self) -> None:

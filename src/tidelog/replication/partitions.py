@@ -9,10 +9,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from tidelog.kernel.errors import DiskError
+from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock
 from tidelog.log.directory import LogDirectory
-from tidelog.log.partition_log import PartitionLog
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
 from tidelog.replication.log_config import log_config
@@ -74,9 +73,18 @@ class Partitions:
             partition = self._by_name.get((topic.name, index))
             if partition is None:
                 if self._node_id in state.replicas:
-                    self._open(topic, index, state.leader_epoch, image, values)
+                    self._try_open(topic, index, state.leader_epoch, image, values)
             elif partition.leader_epoch != state.leader_epoch:
                 self._lead(partition, state.leader_epoch)
+
+    def _try_open(
+        self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
+    ) -> None:
+        """The record is committed, so the topic exists; but a full disk must not take the others down with it."""
+        try:
+            self._open(topic, index, leader_epoch, image, values)
+        except DiskFullError as error:
+            _log.error("no room for %s-%d: %s; it opens at the next start", topic.name, index, error)
 
     def _open(
         self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
@@ -86,9 +94,9 @@ class Partitions:
             topic.name, index, config, topic_id=topic.topic_id, now_ms=self._clock.wall_ms()
         )
         partition = Partition(log, topic.topic_id, leader_epoch)
+        self._lead(partition, leader_epoch)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
-        self._lead(partition, leader_epoch)
 
     @staticmethod
     def _lead(partition: Partition, leader_epoch: int) -> None:
@@ -119,10 +127,17 @@ class Partitions:
     def apply_retention(self, partitions: Iterable[Partition] | None = None) -> int:
         """Roll and delete what the policies say; the number of segments that went."""
         now_ms = self._clock.wall_ms()
+        due = [
+            partition
+            for partition in (self if partitions is None else partitions)
+            if not partition.is_deleted and partition.log.expired_segments(now_ms, partition.high_watermark)
+        ]
+        if due:
+            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
+            # behind it, or the start would take what follows it for the far side of a lost tail.
+            self.checkpoint()
         removed = 0
-        for partition in list(partitions if partitions is not None else self):
-            if partition.is_deleted:
-                continue
+        for partition in due:
             try:
                 removed += len(partition.log.delete_old_segments(now_ms, partition.high_watermark))
             except DiskError as error:
@@ -148,5 +163,5 @@ class Partitions:
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         return {name: partition.high_watermark for name, partition in self._by_name.items()}
 
-    def unsynced(self) -> list[PartitionLog]:
-        return [partition.log for partition in self if not partition.log.is_flushed]
+    def unsynced(self) -> list[Partition]:
+        return [partition for partition in self if not partition.log.is_flushed]

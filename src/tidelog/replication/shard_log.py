@@ -6,9 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Buffer, Clock
 from tidelog.log.errors import LogError
-from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, read_header
+from tidelog.protocol.batch import (
+    MAGIC,
+    BatchHeader,
+    RecordInput,
+    build_batch,
+    crc_is_valid,
+    iter_headers,
+    read_header,
+)
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.partition import Partition
 
@@ -56,12 +65,19 @@ class PartitionShardLog:
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
             data = log.read(offset, _READ_BYTES, end_offset=end).data
-            for position, header in iter_headers(data):
+            before = offset
+            for position, header in self._headers(data):
                 batch = memoryview(data)[position : position + header.size]
-                if not crc_is_valid(batch, header):
-                    raise LogError(
-                        ErrorCode.CORRUPT_MESSAGE, f"a damaged batch in {log.directory} at offset {header.base_offset}"
-                    )
+                if header.magic != MAGIC or not crc_is_valid(batch, header):
+                    raise ProtocolError(f"a damaged batch in {log.directory} at offset {header.base_offset}")
                 if header.last_offset >= offset:
                     yield batch
                     offset = header.next_offset
+            if offset == before:
+                raise ProtocolError(f"a damaged batch in {log.directory} at offset {offset}")
+
+    def _headers(self, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+        try:
+            yield from iter_headers(data)
+        except ProtocolError as error:
+            raise ProtocolError(f"a damaged batch in {self._partition.log.directory}: {error}") from None

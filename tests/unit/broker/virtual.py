@@ -121,7 +121,8 @@ def on_node(scenario: Callable[[SimulatedWorld, Peer], Coroutine[Any, Any, None]
         await world.start()
         assert world.node is not None
         await scenario(world, Peer(world.node))
-        await world.stop()
+        if world.node is not None:
+            await world.stop()
 
     def test() -> None:
         run(play())
