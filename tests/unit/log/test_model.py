@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -303,6 +307,70 @@ def _ends_at_a_segment(model: LogModel, data: bytes) -> bool:
     last = list(iter_headers(data))[-1][1].last_offset
     following = min(read_header(b).base_offset for b in model.batches if read_header(b).base_offset > last)
     return any(last < segment.base_offset <= following for segment in model.log.segments)
+
+
+# Hypothesis shortens what it finds, but it is slow; the same rules walked at random find more in a second.
+WALK_RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
+    "append": lambda r: {
+        "count": r.randint(1, 4),
+        "producer": r.randint(-1, 2),
+        "codec": r.choice((Codec.NONE, Codec.ZSTD)),
+        "step": r.randint(-20, 20),
+        "size": r.choice((5, 40, 700)),
+    },
+    "append_as_follower": lambda r: {"count": r.randint(1, 12)},
+    "append_to_a_full_disk": lambda r: {"room": r.randint(0, 150)},
+    "roll": lambda _: {},
+    "flush": lambda _: {},
+    "checkpoint": lambda _: {},
+    "truncate": lambda r: {"part": r.random()},
+    "start_again": lambda r: {"skip": r.randint(0, 5)},
+    "delete_records": lambda r: {"part": r.random()},
+    "retain": lambda r: {"wait": r.randint(0, 100)},
+    "stop_and_start": lambda _: {},
+    "kill": lambda _: {},
+    "cut_the_power": lambda _: {},
+    "repeat_the_last_batch_of_a_producer": lambda _: {},
+    "leave_a_gap_in_the_sequences": lambda _: {},
+    "read": lambda r: {
+        "part": r.random(),
+        "size": r.randint(0, 900),
+        "until": r.randint(0, 100),
+        "one": r.random() < 0.5,
+    },
+    "find_by_time": lambda r: {"part": r.random()},
+    "find_the_newest": lambda _: {},
+    "no_file_is_left_behind": lambda _: {},
+}
+WALK_WEIGHTS = {"append": 5, "cut_the_power": 2, "start_again": 0.2}
+
+
+def walk(seed: int, steps: int) -> None:
+    random = Random(seed)
+    model = LogModel()
+    model.start(seed=random.randrange(2**16))
+    weights = [WALK_WEIGHTS.get(name, 1) for name in WALK_RULES]
+    for name in random.choices(list(WALK_RULES), weights, k=steps):
+        arguments = WALK_RULES[name](random)
+        if name == "roll" and not model.log.segments[-1].size:
+            continue
+        if name == "leave_a_gap_in_the_sequences" and not model.sequences:
+            continue
+        if name == "repeat_the_last_batch_of_a_producer" and model._last_of_a_producer() is None:
+            continue
+        getattr(model, name)(**arguments)
+        model.bounds_agree()
+        model.every_offset_is_read_from_its_batch()
+
+
+@pytest.mark.parametrize("first", range(0, 500, 50))
+def test_random_walks(first: int) -> None:
+    for seed in range(first, first + 50):
+        try:
+            walk(seed, 60)
+        except Exception as error:
+            error.add_note(f"walk({seed}, 60)")
+            raise
 
 
 TestLogModel = LogModel.TestCase
