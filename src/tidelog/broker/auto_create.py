@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from tidelog.controller.topics import create_topics
@@ -11,6 +12,7 @@ from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
+_log = logging.getLogger("tidelog.auto_create")
 _Topic = CreateTopicsRequest.CreatableTopic
 _Config = CreateTopicsRequest.CreatableTopicConfig
 
@@ -20,7 +22,13 @@ def auto_create(services: Services, names: list[str]) -> None:
     if not services.config.boolean("auto.create.topics.enable"):
         names = [name for name in names if name == "__consumer_offsets"]
     if names:
-        _submit(services, [_new_topic(services, name) for name in names])
+        _submit(services, [_new_topic(services, name) for name in names]).add_done_callback(_log_failure)
+
+
+def _log_failure(created: asyncio.Future[Any]) -> None:
+    """Nobody waits for it: a failure that nobody looks at would end the node as a bug of its own."""
+    if not created.cancelled() and (error := created.exception()) is not None:
+        _log.error("a topic that was asked for cannot be created: %s", error)
 
 
 def create_offsets_topic(services: Services) -> asyncio.Future[Any]:

@@ -45,7 +45,10 @@ class Dispatch:
     def _answer(self, api: Api, request: Struct, context: RequestContext) -> Sequence[Buffer] | None:
         try:
             answer = api.handle(request, context)
-            if answer is None or isinstance(answer, Parked):
+            if isinstance(answer, Parked):
+                return None
+            if answer is None:
+                self._services.metrics.answered(api, context.received_s)
                 return None
             if isinstance(answer, asyncio.Future):
                 context.park().answer_from(answer)

@@ -12,7 +12,7 @@ from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.coordinator import GroupCoordinator
 from tidelog.coordinator.moment import Moment
 from tidelog.kernel.ports import Clock
-from tidelog.metadata.image import MetadataDelta
+from tidelog.metadata.image import MetadataDelta, TopicImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.replication.partitions import Partitions
@@ -76,6 +76,9 @@ class Groups:
     def on_delta(self, delta: MetadataDelta) -> None:
         if not self._is_running:
             return
+        for topic in delta.deleted:
+            if topic.name == OFFSETS_TOPIC:
+                self._unload(topic)
         if any(topic.name == OFFSETS_TOPIC for topic in (*delta.created, *delta.changed)):
             self._load()
         if delta.deleted:
@@ -92,6 +95,11 @@ class Groups:
             if partition is not None:
                 log = PartitionShardLog(partition, self._clock)
                 self.coordinator.runtime.load(index, state.leader_epoch, log)
+
+    def _unload(self, topic: TopicImage) -> None:
+        """A topic of that name may come back, and its epochs begin anew."""
+        for index, state in sorted(topic.partitions.items()):
+            self.coordinator.runtime.unload(index, state.leader_epoch)
 
     # time
 

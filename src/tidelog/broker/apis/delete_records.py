@@ -6,6 +6,7 @@ from tidelog.broker.api import Api
 from tidelog.broker.context import RequestContext
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from tidelog.protocol.topic_names import INTERNAL_TOPICS
 
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -25,6 +26,9 @@ def _trim(topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, ctx: 
     partition = ctx.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    if topic in INTERNAL_TOPICS:
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return answer
     if "delete" not in partition.log.config.cleanup_policy:
         answer.error_code = ErrorCode.POLICY_VIOLATION

@@ -25,7 +25,10 @@ def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> Desc
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
-    room = min(request.response_partition_limit, ctx.services.config.integer("max.request.partition.size.limit"))
+    # At least one: a page without a partition would have the client ask for ever.
+    room = max(
+        min(request.response_partition_limit, ctx.services.config.integer("max.request.partition.size.limit")), 1
+    )
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if room <= 0:

@@ -16,7 +16,15 @@ _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _LEADER_EPOCH_SINCE = 4
-_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NEVER = 1 << 15
+_SINCE_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 
 
 def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
@@ -40,7 +48,7 @@ def _look_up(
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     code = partition.check_epoch(wanted.current_leader_epoch)
-    if code == ErrorCode.NONE and ctx.version < _SINCE_VERSION.get(wanted.timestamp, 0):
+    if code == ErrorCode.NONE and ctx.version < _since_version(wanted.timestamp):
         code = ErrorCode.UNSUPPORTED_VERSION
     if code != ErrorCode.NONE:
         answer.error_code = code
@@ -52,6 +60,10 @@ def _look_up(
     if ctx.version < _LEADER_EPOCH_SINCE:
         answer.leader_epoch = -1
     return answer
+
+
+def _since_version(timestamp: int) -> int:
+    return 0 if timestamp >= 0 else _SINCE_VERSION.get(timestamp, _NEVER)
 
 
 def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_level: int) -> None:

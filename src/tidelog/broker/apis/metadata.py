@@ -62,7 +62,7 @@ def _topics(request: MetadataRequest, ctx: RequestContext) -> list[_Topic]:
         return [_describe(topic, ctx.services.node_id) for _, topic in sorted(image.topics.items())]
     found: list[_Topic] = []
     to_create: list[str] = []
-    for wanted in request.topics:
+    for wanted in {(topic.name, topic.topic_id): topic for topic in request.topics}.values():
         if wanted.topic_id != ZERO_UUID:
             by_id = image.topic_by_id(wanted.topic_id)
             if by_id is None:
