@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         alone = not any(item.path.is_relative_to(folder) for folder in SPREAD)
         if alone and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+
+
+_SEEDS = re.compile(r"tests/sim/test_node\.py::(\w+)\[range\((\d+), (\d+)\)\]")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many seeds were run: a simulation that ran nothing must not look like one that passed."""
+    counts: dict[str, int] = {}
+    for report in terminalreporter.getreports("passed"):
+        if match := _SEEDS.search(report.nodeid):
+            counts[match[1]] = counts.get(match[1], 0) + int(match[3]) - int(match[2])
+    for name, count in sorted(counts.items()):
+        terminalreporter.write_line(f"simulation: {count} seeds passed of {name}")
