@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(config: object, directory: str) -> int:
+    from tidelog.kernel.errors import TidelogError
     from tidelog.node.config import NodeConfig
     from tidelog.node.http import HttpListener
     from tidelog.node.node import Node
@@ -78,7 +79,11 @@ async def _serve(config: object, directory: str) -> int:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     await node.start()
-    http = await HttpListener.open(node)
+    try:
+        http = await HttpListener.open(node)
+    except TidelogError:
+        await node.stop()
+        raise
     extra = f"; metrics on http://{http.address}/metrics" if http is not None else ""
     took_ms = (time.monotonic() - _STARTED_S) * 1000
     print(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import Listener
+from tidelog.node.listeners import address
 from tidelog.node.metrics import render
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class HttpListener:
 
     @property
     def address(self) -> str:
-        return f"{self._listening.host}:{self._listening.port}"
+        return address(self._listening.host, self._listening.port)
 
     def close(self) -> None:
         self._listening.close()
@@ -51,6 +52,7 @@ class _Exchange(asyncio.Protocol):
         self._node = node
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
+        self._is_head = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -66,10 +68,11 @@ class _Exchange(asyncio.Protocol):
         if len(words) < 2 or words[0] not in ("GET", "HEAD"):
             self._respond(405, "only GET is answered here\n")
             return
+        self._is_head = words[0] == "HEAD"
         match words[1].split("?", 1)[0]:
             case "/ready":
-                state = self._node.state.value
-                self._respond(200 if state == "serving" else 503, f"{state}\n")
+                state = "failed" if self._node.has_failed else self._node.state.value
+                self._respond(200 if self._node.is_ready else 503, f"{state}\n")
             case "/metrics":
                 self._respond(200, render(self._node), "text/plain; version=0.0.4; charset=utf-8")
             case _:
@@ -83,6 +86,6 @@ class _Exchange(asyncio.Protocol):
             f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: {content_type}\r\n"
             f"Content-Length: {len(payload)}\r\nConnection: close\r\n\r\n"
         )
-        self._transport.write(head.encode() + payload)
+        self._transport.write(head.encode() + (b"" if self._is_head else payload))
         self._transport.close()
         self._transport = None

@@ -27,6 +27,10 @@ class Listener(NamedTuple):
         return self.host in _WILDCARDS
 
 
+def address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def protocol_map(text: str, controller_names: Sequence[str], *, is_set: bool) -> dict[str, str]:
     """listener.security.protocol.map as a dictionary of upper-case names."""
     result: dict[str, str] = {}

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.node.listeners import address
+
 if TYPE_CHECKING:
     from tidelog.node.node import Node
 
@@ -30,11 +32,7 @@ def _lines(family: Family) -> Iterator[str]:
     yield f"# HELP {family.name} {family.text}\n# TYPE {family.name} {family.kind}\n"
     for value, labels in family.samples:
         text = ",".join(f'{name}="{_escape(content)}"' for name, content in labels)
-        yield (
-            f"{family.name}{'{' + text + '}' if text else ''} {value:.10g}\n"
-            if isinstance(value, float)
-            else (f"{family.name}{'{' + text + '}' if text else ''} {value}\n")
-        )
+        yield f"{family.name}{'{' + text + '}' if text else ''} {value!r}\n"
 
 
 def _escape(text: str) -> str:
@@ -54,7 +52,7 @@ def _cluster(node: Node) -> Iterator[Family]:
     partitions = len(node.partitions)
     yield Family("kafka_brokers", "gauge", "Brokers that are alive.", [Sample(len(brokers))])
     addresses = [
-        Sample(1, (("id", str(b.broker_id)), ("address", f"{e.host}:{e.port}")))
+        Sample(1, (("id", str(b.broker_id)), ("address", address(e.host, e.port))))
         for b in brokers
         for e in b.endpoints[:1]
     ]

@@ -30,6 +30,7 @@ from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.config import NodeConfig
 from tidelog.node.groups import Groups, GroupView
+from tidelog.node.listeners import address
 from tidelog.node.ports import Ports
 from tidelog.node.upkeep import Upkeep
 from tidelog.protocol.uuids import random_uuid, uuid_to_text
@@ -61,7 +62,17 @@ class Node:
 
     @property
     def addresses(self) -> list[str]:
-        return [f"{listener.host or '127.0.0.1'}:{listener.port}" for listener in self.listeners]
+        return [address(listener.host or "127.0.0.1", listener.port) for listener in self.listeners]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is State.SERVING and not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Something ended it from within: what it holds in memory is not to be trusted."""
+        ended = self._ended
+        return ended is not None and ended.done() and not ended.cancelled() and ended.exception() is not None
 
     def group_views(self) -> list[GroupView]:
         return self._groups.views()
@@ -229,6 +240,9 @@ class Node:
         if self._ended is not None and not self._ended.done():
             _log.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
             self._ended.set_exception(error)
+            # Clients go elsewhere, or fail at once, rather than wait for somebody who answers no more.
+            for listener in self.listeners:
+                listener.close()
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception handler for a loop that is the node's own: asyncio would only log a callback that failed."""
@@ -248,20 +262,22 @@ class Node:
         """A clean stop: everything synced, then the marker that spares the next start its scan."""
         if self.state in (State.STOPPED, State.DRAINING):
             return
-        failed = self._ended is not None and self._ended.done()
         self.state = State.DRAINING
-        await self._quiesce()
-        if failed:
-            self._directory.abandon()
-        else:
-            self._quorum.close()
-            broker = self.publisher.image.brokers[self.config.node_id]
-            self._directory.close(
-                self.ports.clock.wall_ms(), high_watermarks=self.partitions.high_watermarks(), broker_epoch=broker.epoch
-            )
-        self.state = State.STOPPED
+        try:
+            await self._quiesce()
+            if self._ended is not None and not self.has_failed:
+                self._close()
+        finally:
+            self._let_go()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
+
+    def _close(self) -> None:
+        self._quorum.close()
+        broker = self.publisher.image.brokers[self.config.node_id]
+        self._directory.close(
+            self.ports.clock.wall_ms(), high_watermarks=self.partitions.high_watermarks(), broker_epoch=broker.epoch
+        )
 
     async def _quiesce(self) -> None:
         for listener in self.listeners:
@@ -277,7 +293,15 @@ class Node:
 
     async def _abandon(self) -> None:
         """A start that failed leaves nothing behind, and no mark of a clean stop."""
-        await self._quiesce()
+        try:
+            await self._quiesce()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Of files and locks, also of those that a clean stop has closed already."""
+        if hasattr(self, "_quorum"):
+            self._quorum.abandon()
         for directory in self._directories:
             directory.abandon()
         self.state = State.STOPPED

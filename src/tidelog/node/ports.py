@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.kernel.ports import Clock, Disk, Net, Workers
@@ -15,6 +16,8 @@ class Ports:
     net: Net
     workers: Workers
     random: random.Random
+    release: Callable[[], None] = lambda: None
+    """Threads and descriptors go: to be called by who picked the ports, when nothing uses them any more."""
 
 
 def os_ports(*, durable: bool = True) -> Ports:
@@ -23,7 +26,6 @@ def os_ports(*, durable: bool = True) -> Ports:
     from tidelog.runtime.net import OsNet
     from tidelog.runtime.workers import ThreadWorkers
 
-    disk: Disk
     if durable:
         from tidelog.runtime.disk import OsDisk
 
@@ -32,4 +34,12 @@ def os_ports(*, durable: bool = True) -> Ports:
         from tidelog.runtime.ephemeral import EphemeralDisk
 
         disk = EphemeralDisk()
-    return Ports(clock=SystemClock(), disk=disk, net=OsNet(), workers=ThreadWorkers(), random=random.SystemRandom())
+    workers = ThreadWorkers()
+
+    def release() -> None:
+        workers.close()
+        disk.close()
+
+    return Ports(
+        clock=SystemClock(), disk=disk, net=OsNet(), workers=workers, random=random.SystemRandom(), release=release
+    )
