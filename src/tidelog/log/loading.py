@@ -3,7 +3,7 @@ behind the recovery point. Doing it twice changes nothing more."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Disk, File
 from tidelog.log.config import LogConfig
@@ -27,6 +27,8 @@ from tidelog.log.scan import scan_headers
 from tidelog.log.segment import Segment
 from tidelog.log.transactions import coordinator_epoch_of
 from tidelog.protocol.batch import BatchHeader
+
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class LoadedLog(NamedTuple):
@@ -173,10 +175,13 @@ class _Loader:
                 self._remove_segments(self.segments[number:])
                 break
             size = segment.size
-            end = segment.recover(self.config.index_interval_bytes, epoch, note)
-            damaged = segment.size != size
+            is_last = number == len(self.segments) - 1
+            # What reaches into the next segment was truncated before that one was begun, and came back.
+            limit = _OFFSET_MAX if is_last else self.segments[number + 1].base_offset
+            end = segment.recover(self.config.index_interval_bytes, epoch, limit, note)
+            damaged = segment.size != size and end != limit
             self.unsynced.append(segment.log)
-            if number < len(self.segments) - 1:
+            if not is_last:
                 # Those of the active segment stay in memory, as while it is written.
                 self.unsynced += [segment.index.finish(), segment.time_index.finish()]
         # A file with these alone would be believed by a start that follows a crash right here.

@@ -7,9 +7,9 @@ of offsets, by one owner. What is durable is `recovery_point`: only a finished r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from tidelog.kernel.errors import ProtocolError
@@ -26,6 +26,8 @@ from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_tim
 from tidelog.log.transactions import coordinator_epoch_of
 from tidelog.protocol.batch import CONTROL, BatchHeader, crc_is_valid, iter_headers
 from tidelog.protocol.errors import ErrorCode
+
+T = TypeVar("T")
 
 _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
@@ -55,8 +57,8 @@ class FlushRound(NamedTuple):
     offset: int
     files: Sequence[File]
     directories: Sequence[str]
-    marks: tuple[int, int, dict[str, int]]
-    """What had happened to the log when the round began: truncations, epochs written, names made by directory."""
+    marks: tuple[int, int, int]
+    """What had happened to the log when the round began: truncations, epochs written, files and names to be synced."""
 
 
 class PartitionLog:
@@ -69,6 +71,7 @@ class PartitionLog:
         "_removals",
         "_segments",
         "_truncations",
+        "_unsynced_changes",
         "_unsynced_directories",
         "_unsynced_files",
         "config",
@@ -102,8 +105,10 @@ class PartitionLog:
         self._older: dict[int, int] = {}
         self._removals: list[tuple[int, list[str]]] = []
         self._truncations = 0
-        self._unsynced_files: list[File] = []
+        # With the number of the change that made it so: a round takes away only what had been there when it began.
+        self._unsynced_files: dict[File, int] = {}
         self._unsynced_directories: dict[str, int] = {}
+        self._unsynced_changes = 0
         self._clean_end = -1
 
     @classmethod
@@ -126,10 +131,10 @@ class PartitionLog:
         parent = directory.rpartition("/")[0]
         if not disk.is_dir(directory):
             disk.make_dirs(directory)
-            log._unsynced_directories = {directory: 1, parent: 1}
+            log._must_sync(directories=(directory, parent))
         elif not clean:
             # Who was killed may have left names that are in the page cache only.
-            log._unsynced_directories = {directory: 1, parent: 1}
+            log._must_sync(directories=(directory, parent))
         log._open_topic_id(topic_id)
         log._load(now_ms, clean, recovery_point, log_start_offset)
         return log
@@ -139,8 +144,7 @@ class PartitionLog:
         if topic_id is None:
             return
         if self.topic_id is None:
-            self._unsynced_files.append(write_topic_id(self._disk, self.directory, topic_id))
-            self._note_directory()
+            self._must_sync((write_topic_id(self._disk, self.directory, topic_id),), (self.directory,))
             self.topic_id = topic_id
         elif self.topic_id != topic_id:
             raise LogError(
@@ -163,8 +167,8 @@ class PartitionLog:
         self.log_end_offset = loaded.log_end_offset
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
-        self._unsynced_files += loaded.unsynced_files
-        if clean and not self._unsynced_files:
+        self._must_sync(loaded.unsynced_files)
+        if clean and not loaded.unsynced_files:
             self.recovery_point = self.log_end_offset
             self._clean_end = self.log_end_offset if self.log_end_offset in self.producers.snapshots[-1:] else -1
         else:
@@ -320,10 +324,9 @@ class PartitionLog:
         new = Segment.create(self._disk, self.directory, self.log_end_offset, now_ms=now_ms)
         self._segments.append(new)
         self._active = new
-        self._unsynced_files += files
         if snapshot is not None:
-            self._unsynced_files.append(self._disk.open(snapshot))
-        self._note_directory()
+            files.append(self._disk.open(snapshot))
+        self._must_sync(files, (self.directory,))
         self._clean_end = -1
         self._recent, self._older = {}, {}
         return new
@@ -451,11 +454,11 @@ class PartitionLog:
 
     def _after_truncation(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._note_directory()
+        self._must_sync(directories=(self.directory,))
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.producers.load(self.log_end_offset)
         written = replay_producers(self.producers, self._segments, self.log_end_offset)
-        self._unsynced_files += [self._disk.open(path) for path in written]
+        self._must_sync([self._disk.open(path) for path in written])
 
     # Cutting the start
 
@@ -500,14 +503,15 @@ class PartitionLog:
             paths += self.producers.mark_deleted(segment.base_offset)
         del self._segments[: len(gone)]
         # A power cut may undo the renames, and what comes back was perhaps never synced: no flush may vouch for it.
-        self._note_directory()
+        self._must_sync(directories=(self.directory,))
         self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
         self.maybe_increment_log_start(self._segments[0].base_offset)
         return removals
 
     def _forget_unsynced(self, segment: Segment) -> None:
         paths = set(segment.files())
-        self._unsynced_files = [file for file in self._unsynced_files if file.path not in paths]
+        for file in [file for file in self._unsynced_files if file.path in paths]:
+            del self._unsynced_files[file]
 
     @property
     def next_removal_ms(self) -> int | None:
@@ -526,8 +530,11 @@ class PartitionLog:
 
     # Flushing
 
-    def _note_directory(self) -> None:
-        self._unsynced_directories[self.directory] = self._unsynced_directories.get(self.directory, 0) + 1
+    def _must_sync(self, files: Iterable[File] = (), directories: Iterable[str] = ()) -> None:
+        """The next round has to sync these, also when one that is under way has them too."""
+        self._unsynced_changes += 1
+        self._unsynced_files |= dict.fromkeys(files, self._unsynced_changes)
+        self._unsynced_directories |= dict.fromkeys(directories, self._unsynced_changes)
 
     @property
     def is_flushed(self) -> bool:
@@ -540,7 +547,7 @@ class PartitionLog:
     def flush_begin(self) -> FlushRound:
         """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
         epochs = self.leader_epochs
-        marks = (self._truncations, epochs.changes, dict(self._unsynced_directories))
+        marks = (self._truncations, epochs.changes, self._unsynced_changes)
         if self.is_flushed:
             return FlushRound(self.log_end_offset, (), (), marks)
         files = [*self._unsynced_files, self._active.log]
@@ -552,17 +559,14 @@ class PartitionLog:
 
     def flush_done(self, round: FlushRound) -> int:
         """The round is durable: the recovery point moves, unless the log was truncated meanwhile. Where it is now."""
-        truncations, epoch_changes, directory_marks = round.marks
+        truncations, epoch_changes, unsynced_changes = round.marks
         if truncations != self._truncations:
             return self.recovery_point
         self.recovery_point = max(self.recovery_point, round.offset)
         self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, epoch_changes)
-        if self._unsynced_files:
-            synced = set(map(id, round.files))
-            self._unsynced_files = [file for file in self._unsynced_files if id(file) not in synced]
-        for directory, mark in directory_marks.items():
-            if self._unsynced_directories.get(directory) == mark:
-                del self._unsynced_directories[directory]
+        if self._unsynced_files or self._unsynced_directories:
+            self._unsynced_files = _later_than(unsynced_changes, self._unsynced_files)
+            self._unsynced_directories = _later_than(unsynced_changes, self._unsynced_directories)
         return self.recovery_point
 
     def flush(self) -> int:
@@ -581,7 +585,7 @@ class PartitionLog:
         snapshot = self.producers.take_snapshot(self.log_end_offset)
         if snapshot is not None:
             files.append(self._disk.open(snapshot))
-        self._note_directory()
+        self._must_sync(directories=(self.directory,))
         round = self.flush_begin()
         return round._replace(files=[*round.files, *files])
 
@@ -599,3 +603,7 @@ class PartitionLog:
         """Let go of the files without any promise about them: for a log that is deleted, or on a broken disk."""
         for segment in self._segments:
             segment.close()
+
+
+def _later_than(change: int, unsynced: dict[T, int]) -> dict[T, int]:
+    return {what: number for what, number in unsynced.items() if number > change}

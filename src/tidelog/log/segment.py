@@ -234,12 +234,14 @@ class Segment:
         self.index.finish()
         self.time_index.finish()
 
-    def recover(self, index_interval: int, epoch: int, note: Callable[[BatchHeader], object]) -> int:
-        """Check every batch, cut the file before the first bad one, build the indexes; the offset behind the end. The
-        epoch is that of the batch before the segment."""
+    def recover(self, index_interval: int, epoch: int, limit: int, note: Callable[[BatchHeader], object]) -> int:
+        """Check every batch, cut the file before the first bad one or one that reaches the limit, build the indexes;
+        the offset behind the end. The epoch is that of the batch before the segment."""
         self._start_indexes()
         valid, end = 0, self.base_offset
         for position, header in scan_batches(self.log, self.size, self.base_offset, epoch):
+            if header.last_offset >= limit:
+                break
             self._note_batch(position, header, index_interval)
             note(header)
             valid, end = position + header.size, header.next_offset

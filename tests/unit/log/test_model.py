@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.log.helpers import DIRECTORY, TINY, batch_of, open_log, read_batches, sim_disk
 from tidelog.kernel.errors import DiskFullError
 from tidelog.log.errors import LogError
+from tidelog.log.partition_log import FlushRound
 from tidelog.protocol.batch import BatchHeader, iter_headers, iter_records, read_header
 from tidelog.protocol.compression import Codec
 from tidelog.protocol.errors import ErrorCode
@@ -38,6 +39,7 @@ class LogModel(RuleBasedStateMachine):
         self.flushed = 0
         self.recovery_point = 0
         self.ghosts: list[bytes] = []
+        self.round: FlushRound | None = None
 
     # Changing
 
@@ -132,6 +134,19 @@ class LogModel(RuleBasedStateMachine):
         self.ghosts = []
 
     @rule()
+    def begin_a_round(self) -> None:
+        """What comes after this is not part of the round, although it may be in the same files."""
+        self.round = self.log.flush_begin()
+        self.disk.sync_now(self.round.files, self.round.directories)
+
+    @precondition(lambda self: self.round is not None)
+    @rule()
+    def end_the_round(self) -> None:
+        assert self.round is not None
+        self.flushed = max(self.flushed, self.log.flush_done(self.round))
+        self.round = None
+
+    @rule()
     def checkpoint(self) -> None:
         self.recovery_point = self.log.recovery_point
 
@@ -196,6 +211,7 @@ class LogModel(RuleBasedStateMachine):
     # Stopping
 
     def _reopen(self, *, clean: bool) -> None:
+        self.round = None
         start = self.log_start if self.log_start > self.log.segments[0].base_offset else 0
         self.log = open_log(self.disk, CONFIG, clean=clean, recovery_point=self.recovery_point, log_start_offset=start)
 
@@ -322,6 +338,8 @@ WALK_RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
     "append_to_a_full_disk": lambda r: {"room": r.randint(0, 150)},
     "roll": lambda _: {},
     "flush": lambda _: {},
+    "begin_a_round": lambda _: {},
+    "end_the_round": lambda _: {},
     "checkpoint": lambda _: {},
     "truncate": lambda r: {"part": r.random()},
     "start_again": lambda r: {"skip": r.randint(0, 5)},
@@ -352,6 +370,8 @@ def walk(seed: int, steps: int) -> None:
     weights = [WALK_WEIGHTS.get(name, 1) for name in WALK_RULES]
     for name in random.choices(list(WALK_RULES), weights, k=steps):
         arguments = WALK_RULES[name](random)
+        if name == "end_the_round" and model.round is None:
+            continue
         if name == "roll" and not model.log.segments[-1].size:
             continue
         if name == "leave_a_gap_in_the_sequences" and not model.sequences:
