@@ -256,6 +256,12 @@ class Node:
         assert self._ended is not None
         await asyncio.shield(self._ended)
 
+    def raise_failure(self) -> None:
+        """What ended the node from within, if anything did."""
+        if self.has_failed:
+            assert self._ended is not None
+            self._ended.result()
+
     # stopping
 
     async def stop(self) -> None:

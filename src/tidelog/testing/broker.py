@@ -63,6 +63,7 @@ class Broker:
         self._data: str | None = None
         self._node: Node | None = None
         self._runner: _ThreadRunner | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines = _Lines()
@@ -88,6 +89,8 @@ class Broker:
     # life
 
     def start(self) -> Self:
+        if self._data is not None:
+            raise RuntimeError("the broker is running already; another one is another Broker()")
         self._prepare()
         try:
             if self._in_process:
@@ -104,16 +107,34 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        if self._runner is not None:
+        """A clean stop. Raises when the node had failed: a bug of its own must not pass for a test that passed."""
+        node = self._node
+        try:
+            if self._runner is not None:
+                self._stop_thread(self._runner)
+            if self._process is not None:
+                self._stop_process(self._process)
+        finally:
+            self._clean_up()
+        if node is not None:
+            node.raise_failure()
+
+    def _stop_thread(self, runner: _ThreadRunner) -> None:
+        try:
             if self._node is not None:
-                self._runner.run(self._node.stop())
-            self._runner.close()
+                runner.run(self._node.stop())
+        finally:
+            runner.close()
             self._runner = None
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(timeout=30)
-            self._end_process()
-        self._clean_up()
+
+    def _stop_process(self, process: subprocess.Popen[str]) -> None:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._end_process()
 
     def kill(self) -> None:
         """kill -9, for tests of what survives; only with process=True. The data directory stays if it was given."""
@@ -132,8 +153,9 @@ class Broker:
 
     async def __aenter__(self) -> Self:
         self._prepare()
-        self._node = self._make_node()
+        self._own_loop = asyncio.get_running_loop()
         try:
+            self._node = self._make_node()
             await self._node.start()
         except BaseException:
             self._clean_up()
@@ -142,19 +164,27 @@ class Broker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._node is not None:
-            await self._node.stop()
-        self._clean_up()
+        node = self._node
+        try:
+            if node is not None:
+                await node.stop()
+        finally:
+            self._clean_up()
+        if node is not None:
+            node.raise_failure()
 
     # topics
 
     def create_topic(
         self, name: str | None = None, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic, with a name of its own when none is given, and return the name."""
+        """Create a topic, with a name of its own when none is given, and return the name. It waits for the node's
+        answer: on the node's own loop that would be for ever, so there it is `await broker.create_topic_async()`."""
         from tidelog.protocol.errors import ErrorCode
         from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
+        if self._own_loop is not None and asyncio._get_running_loop() is self._own_loop:
+            raise RuntimeError("on the loop that the broker runs on, use: await broker.create_topic_async(...)")
         name = name or f"topic-{os.getpid()}-{next(_numbers)}"
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
@@ -170,6 +200,12 @@ class Broker:
             raise RuntimeError(f"topic {name}: {ErrorCode(answer.error_code).name}: {answer.error_message}")
         return name
 
+    async def create_topic_async(
+        self, name: str | None = None, *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """The same for `async with Broker()`."""
+        return await asyncio.to_thread(self.create_topic, name, partitions=partitions, config=config)
+
     # parts
 
     def _prepare(self) -> None:
@@ -179,9 +215,13 @@ class Broker:
     def _clean_up(self) -> None:
         logging.getLogger("tidelog").removeHandler(self._lines)
         self._addresses = []
-        self._node = None
+        self._own_loop = None
+        if self._node is not None:
+            self._node.ports.release()
+            self._node = None
         if self._given_data is None and self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
+        self._data = None
 
     def _make_node(self) -> Node:
         overrides = [f"{key}={value}" for key, value in self._config.items()]
