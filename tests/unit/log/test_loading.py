@@ -68,7 +68,7 @@ def test_a_length_beyond_the_file_is_not_believed() -> None:
 
 def test_a_batch_that_goes_back_in_offsets_ends_the_log() -> None:
     disk = sim_disk()
-    write(disk, path(0, ".log"), stored(3, 0), stored(1, 2))
+    write(disk, path(0, ".log"), stored(3, 0), stored(5, 2))
     assert open_log(disk).log_end_offset == 3
 
 

@@ -665,3 +665,35 @@ def test_a_round_refused_for_one_broken_file_does_not_break_the_others(make_disk
     with pytest.raises(DiskError, match="an earlier sync of it failed"):
         disk.sync_now([well, broken])
     well.sync()
+
+
+@pytest.mark.parametrize("opened_before", [True, False])
+def test_a_clean_file_in_a_round_keeps_the_descriptor_that_the_thread_uses(
+    make_disk: MakeDisk, tmp_path: Path, opened_before: bool
+) -> None:
+    """Its number would be given to the next file that is opened, and the round would sync that one instead."""
+    disk = make_disk(open_files_max=2)
+    began, go_on = threading.Event(), threading.Event()
+
+    def wait(fd: int) -> None:
+        began.set()
+        assert go_on.wait(30)
+
+    disk._data_sync = wait
+    file, *others = create(disk, tmp_path, 4)
+    if opened_before:
+        file.read(0, 1)
+    assert (file.fd >= 0) == opened_before
+
+    async def script() -> None:
+        done = disk.sync((file,))
+        await asyncio.to_thread(began.wait, 30)
+        file.read(0, 1)
+        for _ in range(2):
+            for other in others:
+                other.read(0, 1)
+        assert file.fd >= 0
+        go_on.set()
+        await done
+
+    asyncio.run(script())
