@@ -246,16 +246,20 @@ async def _lines(path: str | None) -> AsyncIterator[tuple[int, bytes]]:
 async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
     """Read in a daemon thread: a person may take a while to type, and Ctrl-C must not wait for the next line."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+    queue: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(4)
 
     def read() -> None:
         with suppress(RuntimeError):  # the loop is gone: nobody wants more
             while True:
                 chunk = os.read(descriptor, _CHUNK_BYTES)
-                asyncio.run_coroutine_threadsafe(queue.put(chunk), loop).result()
+                room.acquire()
+                # Not a coroutine: on a loop that has just closed it would be left behind, never awaited.
+                loop.call_soon_threadsafe(queue.put_nowait, chunk)
                 if not chunk:
                     return
 
     threading.Thread(target=read, name="tidelog-input", daemon=True).start()
     while chunk := await queue.get():
+        room.release()
         yield chunk
