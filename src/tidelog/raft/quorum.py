@@ -53,6 +53,7 @@ class Quorum:
         """Open the log, become leader of a new epoch, and give what was committed before. Blocks; run before
         serving."""
         now_ms = self._clock.wall_ms()
+        held_until = self._newest_snapshot_end()
         self._log = PartitionLog.open(
             self._disk,
             self.directory,
@@ -61,6 +62,9 @@ class Quorum:
             self._config,
             now_ms=now_ms,
             clean=False,
+            # Everything before a snapshot was committed: a segment from there that a power cut brought back, without
+            # its neighbours, must not be taken for the end of the log.
+            recovery_point=held_until,
             topic_id=METADATA_TOPIC_ID,
         )
         remove_unfinished(self._disk, self.directory)
@@ -73,6 +77,10 @@ class Quorum:
             self._log.truncate_fully_and_start_at(newest.end_offset)
         self._take_leadership(now_ms, newest)
         return self._replay(newest, held)
+
+    def _newest_snapshot_end(self) -> int:
+        snapshots = list_snapshots(self._disk, self.directory) if self._disk.is_dir(self.directory) else []
+        return snapshots[-1].end_offset if snapshots else 0
 
     def _check_reaches(self, newest: SnapshotId | None) -> None:
         """Without what lies before the log it would be a cluster that has forgotten its topics."""
