@@ -16,8 +16,9 @@ from tidelog.log.config import LogConfig
 from tidelog.log.errors import CorruptFileError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
 from tidelog.log.names import DELETE_DIR, STRAY_DIR, parse_partition_dir, parted_dir, partition_dir
-from tidelog.log.partition_log import FlushRound, PartitionLog
+from tidelog.log.partition_log import PartitionLog
 from tidelog.log.retention import Removal
+from tidelog.log.unsynced import FlushRound
 
 logger = logging.getLogger(__name__)
 

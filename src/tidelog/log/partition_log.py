@@ -7,33 +7,31 @@ of offsets, by one owner. What is durable is `recovery_point`: only a finished r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 from zlib import crc32
 
-from tidelog.kernel.errors import ProtocolError
-from tidelog.kernel.ports import Buffer, Disk, File
+from tidelog.kernel.ports import Buffer, Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
+from tidelog.log.following import check_batches
 from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.loading import load_log, replay_producers
 from tidelog.log.partition_metadata import read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
+from tidelog.log.recent import RecentPositions
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import Segment
 from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from tidelog.log.transactions import coordinator_epoch_of
-from tidelog.protocol.batch import CONTROL, BatchHeader, crc_is_valid, iter_headers
+from tidelog.log.unsynced import FlushRound, Unsynced
+from tidelog.protocol.batch import CONTROL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
-
-T = TypeVar("T")
 
 _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _LENGTH: Final = Struct(">i")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-_RECENT_MAX: Final = 16
 
 
 class AppendResult(NamedTuple):
@@ -51,29 +49,16 @@ class LogRead(NamedTuple):
     """Where the data starts in its segment."""
 
 
-class FlushRound(NamedTuple):
-    """What must be synced so that everything before the offset is durable."""
-
-    offset: int
-    files: Sequence[File]
-    directories: Sequence[str]
-    marks: tuple[int, int, int]
-    """What had happened to the log when the round began: truncations, epochs written, files and names to be synced."""
-
-
 class PartitionLog:
     __slots__ = (
         "_active",
         "_clean_end",
         "_disk",
-        "_older",
         "_recent",
         "_removals",
         "_segments",
         "_truncations",
-        "_unsynced_changes",
-        "_unsynced_directories",
-        "_unsynced_files",
+        "_unsynced",
         "config",
         "directory",
         "leader_epochs",
@@ -100,15 +85,10 @@ class PartitionLog:
         self.recovery_point = 0
         self._segments: list[Segment] = []
         self._active: Segment
-        # Positions of batches in the active segment, by their base offset: readers at the tail never search.
-        self._recent: dict[int, int] = {}
-        self._older: dict[int, int] = {}
+        self._recent = RecentPositions()
         self._removals: list[tuple[int, list[str]]] = []
         self._truncations = 0
-        # With the number of the change that made it so: a round takes away only what had been there when it began.
-        self._unsynced_files: dict[File, int] = {}
-        self._unsynced_directories: dict[str, int] = {}
-        self._unsynced_changes = 0
+        self._unsynced = Unsynced()
         self._clean_end = -1
 
     @classmethod
@@ -131,10 +111,10 @@ class PartitionLog:
         parent = directory.rpartition("/")[0]
         if not disk.is_dir(directory):
             disk.make_dirs(directory)
-            log._must_sync(directories=(directory, parent))
+            log._unsynced.add(directories=(directory, parent))
         elif not clean:
             # Who was killed may have left names that are in the page cache only.
-            log._must_sync(directories=(directory, parent))
+            log._unsynced.add(directories=(directory, parent))
         log._open_topic_id(topic_id)
         log._load(now_ms, clean, recovery_point, log_start_offset)
         return log
@@ -144,7 +124,7 @@ class PartitionLog:
         if topic_id is None:
             return
         if self.topic_id is None:
-            self._must_sync((write_topic_id(self._disk, self.directory, topic_id),), (self.directory,))
+            self._unsynced.add((write_topic_id(self._disk, self.directory, topic_id),), (self.directory,))
             self.topic_id = topic_id
         elif self.topic_id != topic_id:
             raise LogError(
@@ -167,7 +147,7 @@ class PartitionLog:
         self.log_end_offset = loaded.log_end_offset
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
-        self._must_sync(loaded.unsynced_files)
+        self._unsynced.add(loaded.unsynced_files)
         if clean and not loaded.unsynced_files:
             self.recovery_point = self.log_end_offset
             self._clean_end = self.log_end_offset if self.log_end_offset in self.producers.snapshots[-1:] else -1
@@ -210,11 +190,7 @@ class PartitionLog:
         _OFFSET.pack_into(batch, 0, base_offset)
         _EPOCH.pack_into(batch, 12, leader_epoch)
         position = active.append(batch, size, last_offset, max_timestamp, self.config.index_interval_bytes)
-        recent = self._recent
-        if len(recent) >= _RECENT_MAX:
-            self._older = recent
-            recent = self._recent = {}
-        recent[base_offset] = position
+        self._recent.note(base_offset, position)
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         self.log_end_offset = last_offset + 1
@@ -227,7 +203,7 @@ class PartitionLog:
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
         """Batches as the leader wrote them. All are looked at before the first is written; None when there is none."""
-        found = self._check_batches(batches)
+        found = check_batches(batches, self.log_end_offset)
         if not found:
             return None
         view = memoryview(batches)
@@ -245,23 +221,6 @@ class PartitionLog:
         last_position, last = found[-1]
         self._write_run(view[start : last_position + last.size], run)
         return AppendResult(found[0][1].base_offset, last.last_offset, max(h.max_timestamp for _, h in found))
-
-    def _check_batches(self, batches: Buffer) -> list[tuple[int, BatchHeader]]:
-        try:
-            found = list(iter_headers(batches))
-        except ProtocolError as error:
-            raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        view = memoryview(batches)
-        end = self.log_end_offset
-        for position, header in found:
-            if header.base_offset < end or header.last_offset_delta < 0:
-                raise LogError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at {header.base_offset} cannot follow the end {end}"
-                )
-            if not crc_is_valid(view[position : position + header.size], header):
-                raise LogError(ErrorCode.CORRUPT_MESSAGE, f"the batch at {header.base_offset} is damaged")
-            end = header.next_offset
-        return found
 
     def _write_run(self, data: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
         if not run:
@@ -326,9 +285,9 @@ class PartitionLog:
         self._active = new
         if snapshot is not None:
             files.append(self._disk.open(snapshot))
-        self._must_sync(files, (self.directory,))
+        self._unsynced.add(files, (self.directory,))
         self._clean_end = -1
-        self._recent, self._older = {}, {}
+        self._recent.clear()
         return new
 
     # Reading
@@ -362,14 +321,10 @@ class PartitionLog:
     def _position(self, active: Segment, offset: int) -> int:
         """Where the batch with the offset starts in the active segment, its end when there is none."""
         position = self._recent.get(offset)
-        if position is None:
-            position = self._older.get(offset)
-            if position is None:
-                if offset >= self.log_end_offset:
-                    return active.size
-                found = active.find(offset)
-                return active.size if found is None else found[0]
-        return position
+        if position is not None:
+            return position
+        found = active.find(offset) if offset < self.log_end_offset else None
+        return active.size if found is None else found[0]
 
     def _find(self, offset: int) -> tuple[Segment, int]:
         """The segment and position of the first batch that ends at or behind the offset."""
@@ -436,7 +391,7 @@ class PartitionLog:
         self._after_truncation()
 
     def _forget_positions(self) -> None:
-        self._recent, self._older = {}, {}
+        self._recent.clear()
         self._truncations += 1
         self._clean_end = -1
 
@@ -454,11 +409,11 @@ class PartitionLog:
 
     def _after_truncation(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._must_sync(directories=(self.directory,))
+        self._unsynced.add(directories=(self.directory,))
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.producers.load(self.log_end_offset)
         written = replay_producers(self.producers, self._segments, self.log_end_offset)
-        self._must_sync([self._disk.open(path) for path in written])
+        self._unsynced.add([self._disk.open(path) for path in written])
 
     # Cutting the start
 
@@ -492,7 +447,7 @@ class PartitionLog:
         if len(gone) == len(self._segments):
             self.roll(now_ms)
         removals = [Removal(segment.base_offset, segment.size, reason) for segment, reason in gone]
-        if self.directory in self._unsynced_directories:
+        if self.directory in self._unsynced.directories:
             # The next segment must have a durable name before these lose theirs, or a power cut leaves no segment at
             # all and offsets are given twice.
             self._disk.sync_dir(self.directory)
@@ -503,15 +458,13 @@ class PartitionLog:
             paths += self.producers.mark_deleted(segment.base_offset)
         del self._segments[: len(gone)]
         # A power cut may undo the renames, and what comes back was perhaps never synced: no flush may vouch for it.
-        self._must_sync(directories=(self.directory,))
+        self._unsynced.add(directories=(self.directory,))
         self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
         self.maybe_increment_log_start(self._segments[0].base_offset)
         return removals
 
     def _forget_unsynced(self, segment: Segment) -> None:
-        paths = set(segment.files())
-        for file in [file for file in self._unsynced_files if file.path in paths]:
-            del self._unsynced_files[file]
+        self._unsynced.forget(segment.files())
 
     @property
     def next_removal_ms(self) -> int | None:
@@ -530,28 +483,20 @@ class PartitionLog:
 
     # Flushing
 
-    def _must_sync(self, files: Iterable[File] = (), directories: Iterable[str] = ()) -> None:
-        """The next round has to sync these, also when one that is under way has them too."""
-        self._unsynced_changes += 1
-        self._unsynced_files |= dict.fromkeys(files, self._unsynced_changes)
-        self._unsynced_directories |= dict.fromkeys(directories, self._unsynced_changes)
-
     @property
     def is_flushed(self) -> bool:
         return self.recovery_point >= self.log_end_offset and not (
-            self._unsynced_files
-            or self._unsynced_directories
-            or self.leader_epochs.changes != self.leader_epochs.synced_changes
+            self._unsynced or self.leader_epochs.changes != self.leader_epochs.synced_changes
         )
 
     def flush_begin(self) -> FlushRound:
         """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
         epochs = self.leader_epochs
-        marks = (self._truncations, epochs.changes, self._unsynced_changes)
+        marks = (self._truncations, epochs.changes, self._unsynced.changes)
         if self.is_flushed:
             return FlushRound(self.log_end_offset, (), (), marks)
-        files = [*self._unsynced_files, self._active.log]
-        directories = dict.fromkeys(self._unsynced_directories)
+        files = [*self._unsynced.files, self._active.log]
+        directories = dict.fromkeys(self._unsynced.directories)
         if epochs.changes != epochs.synced_changes:
             files.append(self._disk.open(epochs.path))
             directories[self.directory] = None
@@ -564,9 +509,7 @@ class PartitionLog:
             return self.recovery_point
         self.recovery_point = max(self.recovery_point, round.offset)
         self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, epoch_changes)
-        if self._unsynced_files or self._unsynced_directories:
-            self._unsynced_files = _later_than(unsynced_changes, self._unsynced_files)
-            self._unsynced_directories = _later_than(unsynced_changes, self._unsynced_directories)
+        self._unsynced.synced(unsynced_changes)
         return self.recovery_point
 
     def flush(self) -> int:
@@ -585,7 +528,7 @@ class PartitionLog:
         snapshot = self.producers.take_snapshot(self.log_end_offset)
         if snapshot is not None:
             files.append(self._disk.open(snapshot))
-        self._must_sync(directories=(self.directory,))
+        self._unsynced.add(directories=(self.directory,))
         round = self.flush_begin()
         return round._replace(files=[*round.files, *files])
 
@@ -603,7 +546,3 @@ class PartitionLog:
         """Let go of the files without any promise about them: for a log that is deleted, or on a broken disk."""
         for segment in self._segments:
             segment.close()
-
-
-def _later_than(change: int, unsynced: dict[T, int]) -> dict[T, int]:
-    return {what: number for what, number in unsynced.items() if number > change}

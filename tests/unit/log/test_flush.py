@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.unit.log.helpers import DIRECTORY, append, batch_of, open_log, read_batches, sim_disk
 from tidelog.log.directory import LogDirectory
 from tidelog.log.names import segment_name
-from tidelog.log.partition_log import FlushRound, PartitionLog
+from tidelog.log.partition_log import PartitionLog
+from tidelog.log.unsynced import FlushRound
 from tidelog.protocol.batch import read_header
 from tidelog.sim.disk import SimDisk
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.log.helpers import DIRECTORY, TINY, batch_of, open_log, read_batches, sim_disk
 from tidelog.kernel.errors import DiskFullError
 from tidelog.log.errors import LogError
-from tidelog.log.partition_log import FlushRound
+from tidelog.log.unsynced import FlushRound
 from tidelog.protocol.batch import BatchHeader, iter_headers, iter_records, read_header
 from tidelog.protocol.compression import Codec
 from tidelog.protocol.errors import ErrorCode
