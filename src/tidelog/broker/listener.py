@@ -43,6 +43,7 @@ class BrokerListener:
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
         self._is_serving = False
+        self._is_closed = False
 
     async def bind(self, net: Net) -> None:
         """Take the address. What connects before start_serving waits: it is not read yet."""
@@ -60,7 +61,10 @@ class BrokerListener:
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.number] = connection
-        if not self._is_serving:
+        if self._is_closed:
+            # Accepted by the loop before the listener closed, and made only now.
+            connection.abort()
+        elif not self._is_serving:
             connection.hold_reading()
         self._metrics.connections_accepted += 1
         self._metrics.connections_open += 1
@@ -97,6 +101,7 @@ class BrokerListener:
             self._listening = None
 
     def close(self) -> None:
+        self._is_closed = True
         self.stop_accepting()
         for connection in list(self._connections.values()):
             connection.abort()

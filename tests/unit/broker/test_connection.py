@@ -386,6 +386,20 @@ def test_what_connects_early_is_read_when_the_node_serves() -> None:
     assert early.answers == b"<patience>"
 
 
+def test_a_connection_that_is_made_after_the_listener_closed_is_ended() -> None:
+    """The loop had accepted it before; nobody would look at it again."""
+    link = Link(echo)
+    link.listener.close()
+    assert link.transport.closed == "abort"
+    late = link.listener._accept()
+    transport = type(link.transport)(late)
+    late.connection_made(transport)
+    assert transport.closed == "abort"
+    late.connection_lost(None)
+    link.lose()
+    assert link.metrics.connections_open == 0
+
+
 # idle connections
 
 
