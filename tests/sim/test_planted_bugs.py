@@ -10,7 +10,6 @@ import pytest
 from tests.sim.metadata_workload import run_metadata
 from tests.sim.workload import run_workload
 from tidelog.log import loading
-from tidelog.log.partition_log import AppendResult, PartitionLog
 from tidelog.log.producers import ProducerStates
 from tidelog.raft import quorum
 from tidelog.sim.loop import run
@@ -49,24 +48,6 @@ def accept_unknown(check: Callable[..., Any]) -> Callable[..., Any]:
         return check(self, header) if self.get(header.producer_id) is not None else None
 
     return lenient
-
-
-def test_an_acknowledgement_before_the_write_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = PartitionLog.append
-    held: dict[int, tuple[Any, ...]] = {}
-
-    def lazy(self: PartitionLog, batch: Any, header: Any, *, leader_epoch: int, now_ms: int) -> AppendResult:
-        if self.topic != "work":
-            return real(self, batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
-        if (waiting := held.pop(id(self), None)) is not None:
-            real(self, *waiting, leader_epoch=leader_epoch, now_ms=now_ms)
-        held[id(self)] = (bytearray(batch), header)
-        offset = self.log_end_offset
-        return AppendResult(offset, offset + header.last_offset_delta, header.max_timestamp)
-
-    monkeypatch.setattr(PartitionLog, "append", lazy)
-    error = caught(run_workload)
-    assert error is not None and ("is lost" in str(error) or "was" in str(error))
 
 
 def test_metadata_acknowledged_before_its_sync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

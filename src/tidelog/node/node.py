@@ -36,6 +36,7 @@ from tidelog.node.upkeep import Upkeep
 from tidelog.protocol.uuids import random_uuid, uuid_to_text
 from tidelog.raft.quorum import Quorum
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.syncing import SyncRounds
 
 _log = logging.getLogger("tidelog.node")
 
@@ -148,7 +149,15 @@ class Node:
         config, ports = self.config, self.ports
         node_id = config.node_id
         self.controller = Controller(self._quorum, self.publisher)
-        self.partitions = Partitions(self._directory, ports.clock, ports.random, node_id)
+        self._rounds = SyncRounds(ports.disk, self._fatal)
+        self.partitions = Partitions(
+            self._directory,
+            ports.clock,
+            ports.random,
+            node_id,
+            rounds=self._rounds,
+            is_synced=config.get_str("tidelog.sync.mode") == "synced",
+        )
         self.deadlines = Deadlines()
         self._groups = Groups(
             self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
@@ -174,7 +183,7 @@ class Node:
             apis=apis,
         )
         self._dispatch = Dispatch(self.services, apis)
-        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, ports.disk, self.metrics)
+        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, self.metrics)
 
     def _load_partitions(self) -> None:
         self.partitions.load(self.publisher.image, self.live_config.values)
@@ -294,6 +303,8 @@ class Node:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        if hasattr(self, "_rounds"):
+            await self._rounds.end()
         if hasattr(self, "deadlines"):
             self.deadlines.close()
 

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
-from tidelog.kernel.errors import DiskError
-from tidelog.kernel.ports import Disk
-from tidelog.log.flushing import flush
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.replication.partitions import Partitions
 
@@ -31,13 +28,11 @@ class Upkeep:
         partitions: Partitions,
         listeners: list[BrokerListener],
         config: LiveConfig,
-        disk: Disk,
         metrics: Metrics,
     ) -> None:
         self._partitions = partitions
         self._listeners = listeners
         self._config = config
-        self._disk = disk
         self._metrics = metrics
 
     def tasks(self) -> list[Awaitable[None]]:
@@ -62,13 +57,7 @@ class Upkeep:
 
     async def _checkpoint(self) -> None:
         """Sync what was written, then say so: a recovery point is never ahead of the disk."""
-        for partition in self._partitions.unsynced():
-            try:
-                await flush(self._disk, partition.log)
-            except DiskError:
-                # Its topic may have been deleted meanwhile, and the directory renamed under the sync.
-                if not partition.is_deleted:
-                    raise
+        await self._partitions.flush()
         self._partitions.checkpoint()
 
     async def _expire_producers(self) -> None:

@@ -1,29 +1,46 @@
 """One partition that this node leads: its log, its high watermark, and who waits for it to move.
 
-With one replica in page-cache mode the high watermark follows the log's end at once; syncing and followers will hold it
-back here, and nowhere else.
+In synced mode the high watermark follows what a sync round has made durable, in page-cache mode the log's end; with
+followers it will be held back here as well, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from tidelog.log.partition_log import AppendResult, LogRead, PartitionLog
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode
+from tidelog.replication.syncing import SyncRounds
 
 
 class Partition:
-    __slots__ = ("_waiters", "high_watermark", "is_deleted", "leader_epoch", "log", "topic_id")
+    __slots__ = (
+        "_numbers",
+        "_pending",
+        "_rounds",
+        "_waiters",
+        "failure",
+        "high_watermark",
+        "leader_epoch",
+        "log",
+        "topic_id",
+    )
 
-    def __init__(self, log: PartitionLog, topic_id: bytes, leader_epoch: int) -> None:
+    def __init__(self, log: PartitionLog, topic_id: bytes, leader_epoch: int, rounds: SyncRounds | None = None) -> None:
+        """Without sync rounds this is page-cache mode: what is written counts."""
         self.log = log
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.high_watermark = log.log_end_offset
-        self.is_deleted = False
+        self.failure = ErrorCode.NONE
+        """Why nobody reads or writes here any more: deleted, or on a directory that is offline."""
+        self._rounds = rounds
         # In order of arrival, so that a simulation replays the same.
         self._waiters: dict[Callable[[Partition, int], None], None] = {}
+        self._pending: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
+        self._numbers = 0
 
     @property
     def topic(self) -> str:
@@ -43,11 +60,29 @@ class Partition:
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
         result = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if not result.duplicate:
-            self.high_watermark = self.log.log_end_offset
-            if self._waiters:
-                self._notify(header.batch_length + 12)
+        if result.duplicate:
+            return result
+        rounds = self._rounds
+        if rounds is not None:
+            rounds.want(self.log, header.batch_length + 12, self._synced)
+        else:
+            self.high_watermark = result.last_offset + 1
+            if self._waiters or self._pending:
+                self._moved(header.batch_length + 12)
         return result
+
+    def _synced(self, end_offset: int, new_bytes: int) -> None:
+        if end_offset <= self.high_watermark or self.failure != ErrorCode.NONE:
+            return
+        self.high_watermark = end_offset
+        self._moved(new_bytes)
+
+    def _moved(self, new_bytes: int) -> None:
+        pending = self._pending
+        while pending and pending[0][0] <= self.high_watermark:
+            heappop(pending)[2](ErrorCode.NONE)
+        if self._waiters:
+            self._notify(new_bytes)
 
     def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> LogRead:
         return self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one_batch=min_one_batch)
@@ -62,8 +97,18 @@ class Partition:
 
     # waiting
 
+    def when_committed(self, end_offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        """Called once: with NONE when the high watermark has reached the offset, perhaps at once, or with the reason
+        why it never will."""
+        if self.high_watermark >= end_offset or self.failure != ErrorCode.NONE:
+            callback(self.failure)
+            return
+        self._numbers += 1
+        heappush(self._pending, (end_offset, self._numbers, callback))
+
     def add_waiter(self, waiter: Callable[[Partition, int], None]) -> None:
-        """Called with the number of new bytes at each append, and with 0 when the partition changes otherwise."""
+        """Called with the number of new bytes when the high watermark moves, and with 0 when the partition changes
+        otherwise."""
         self._waiters[waiter] = None
 
     def remove_waiter(self, waiter: Callable[[Partition, int], None]) -> None:
@@ -74,5 +119,15 @@ class Partition:
             waiter(self, new_bytes)
 
     def changed(self) -> None:
-        """Deleted, trimmed, or led in another epoch: whoever waits should look again."""
+        """Trimmed, or led in another epoch: whoever waits should look again."""
+        self._notify(0)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Deleted or offline: everybody who waits hears of it, and nobody waits for it again."""
+        self.failure = code
+        if self._rounds is not None:
+            self._rounds.forget(self.log)
+        pending, self._pending = self._pending, []
+        for _, _, callback in sorted(pending, key=lambda entry: entry[:2]):
+            callback(code)
         self._notify(0)

@@ -14,16 +14,30 @@ from tidelog.kernel.ports import Clock
 from tidelog.log.directory import LogDirectory
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
+from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.log_config import log_config
 from tidelog.replication.partition import Partition
+from tidelog.replication.syncing import SyncRounds
 
 _REMOVALS_PER_ROUND = 100
 _log = logging.getLogger("tidelog.partitions")
 
 
 class Partitions:
-    def __init__(self, directory: LogDirectory, clock: Clock, random: Random, node_id: int) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        clock: Clock,
+        random: Random,
+        node_id: int,
+        *,
+        rounds: SyncRounds,
+        is_synced: bool = False,
+    ) -> None:
+        """`is_synced` is the mode: whether what is read and acknowledged waits for the sync rounds."""
         self._directory = directory
+        self._rounds = rounds
+        self._is_synced = is_synced
         self._clock = clock
         self._random = random
         self._node_id = node_id
@@ -93,7 +107,7 @@ class Partitions:
         log = self._directory.create_partition(
             topic.name, index, config, topic_id=topic.topic_id, now_ms=self._clock.wall_ms()
         )
-        partition = Partition(log, topic.topic_id, leader_epoch)
+        partition = Partition(log, topic.topic_id, leader_epoch, self._rounds if self._is_synced else None)
         self._lead(partition, leader_epoch)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
@@ -109,11 +123,10 @@ class Partitions:
             partition = self._by_name.pop((topic.name, index), None)
             self._by_id.pop((topic.topic_id, index), None)
             if partition is not None:
-                partition.is_deleted = True
                 self._directory.delete_partition(
                     topic.name, index, unique_hex=self._unique_hex(), now_ms=self._clock.wall_ms()
                 )
-                partition.changed()
+                partition.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> None:
         everything = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.configs)
@@ -130,7 +143,7 @@ class Partitions:
         due = [
             partition
             for partition in (self if partitions is None else partitions)
-            if not partition.is_deleted and partition.log.expired_segments(now_ms, partition.high_watermark)
+            if partition.failure == ErrorCode.NONE and partition.log.expired_segments(now_ms, partition.high_watermark)
         ]
         if due:
             # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
@@ -163,5 +176,6 @@ class Partitions:
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         return {name: partition.high_watermark for name, partition in self._by_name.items()}
 
-    def unsynced(self) -> list[Partition]:
-        return [partition for partition in self if not partition.log.is_flushed]
+    async def flush(self) -> None:
+        """Everything that is written so far becomes durable, in one go."""
+        await self._rounds.flush([partition.log for partition in self if not partition.log.is_flushed])

@@ -42,22 +42,10 @@ class PartitionShardLog:
         return self._partition.log.log_end_offset
 
     def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        partition = self._partition
-        if partition.high_watermark >= offset:
-            callback(ErrorCode.NONE)
-            return
+        def committed(code: ErrorCode) -> None:
+            callback(code if code is ErrorCode.NONE else ErrorCode.NOT_COORDINATOR)
 
-        def look(_: Partition, __: int) -> None:
-            if partition.is_deleted:
-                code = ErrorCode.NOT_COORDINATOR
-            elif partition.high_watermark >= offset:
-                code = ErrorCode.NONE
-            else:
-                return
-            partition.remove_waiter(look)
-            callback(code)
-
-        partition.add_waiter(look)
+        self._partition.when_committed(offset, committed)
 
     def read_all(self) -> Iterator[Buffer]:
         """Every whole batch. A damaged one ends the reading with an error rather than with less."""

@@ -294,16 +294,19 @@ class OsDisk:
     # Durability
 
     def sync_dir(self, path: str) -> None:
-        if os.name == "nt":  # directories cannot be opened there, and names are durable with the files
-            return
         try:
-            fd = os.open(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            self._sync_dir(path)
         except OSError as error:
             raise disk_error("sync", path, error) from None
+
+    def _sync_dir(self, path: str) -> None:
+        if os.name == "nt":  # directories cannot be opened there, and names are durable with the files
+            return
+        fd = os.open(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
@@ -371,7 +374,13 @@ class OsDisk:
             except OSError as error:
                 raise disk_error("sync", file.path, error) from None
         for directory in dict.fromkeys(directories):
-            self.sync_dir(directory)
+            # A topic may be deleted, and its directory renamed, under a round: nobody waits for its names any more.
+            try:
+                self._sync_dir(directory)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise disk_error("sync", directory, error) from None
 
     def _sync_one(self, file: OsFile) -> None:
         if file.fd >= 0:

@@ -57,7 +57,9 @@ class Broker:
         process: bool = False,
         data: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._config = {**DEFAULTS, **(config or {})}
+        # Data that nobody keeps need not survive a power cut.
+        mode = {"tidelog.sync.mode": "page-cache"} if data is None else {}
+        self._config = {**DEFAULTS, **mode, **(config or {})}
         self._in_process = not process
         self._given_data = None if data is None else os.fspath(data)
         self._data: str | None = None

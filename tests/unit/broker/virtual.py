@@ -114,7 +114,9 @@ class Peer:
 
 
 def on_node(scenario: Callable[[SimulatedWorld, Peer], Coroutine[Any, Any, None]], **config: str) -> Callable[[], None]:
-    """A test that runs on a started node. Configs are given with `_` for `.`."""
+    """A test that runs on a started node, in page-cache mode unless it says otherwise: a Produce is answered within the
+    call. Configs are given with `_` for `.`."""
+    config = {"tidelog_sync_mode": "page-cache", **config}
 
     async def play() -> None:
         world = SimulatedWorld(7, config={key.replace("_", "."): value for key, value in config.items()})

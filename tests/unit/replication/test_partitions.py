@@ -19,6 +19,7 @@ from tidelog.protocol.messages import records_metadata as r
 from tidelog.replication.log_config import log_config
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.syncing import SyncRounds
 from tidelog.sim.disk import DiskFaults, SimDisk
 
 VALUES = load(None, {}, ["node.id=1"]).values
@@ -45,7 +46,9 @@ class World:
 
     def open(self) -> None:
         self.directory = LogDirectory.open(self.disk, "data")
-        self.partitions = Partitions(self.directory, self.clock, Random(5), 1)
+        self.partitions = Partitions(
+            self.directory, self.clock, Random(5), 1, rounds=SyncRounds(self.disk, pytest.fail), is_synced=False
+        )
         self.partitions.load(self.publisher.image, VALUES)
 
     def apply(self, *records: Any) -> MetadataDelta:
@@ -135,7 +138,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_later(world: World) -> No
     world.create("t", 2)
     partition = world.partition("t")
     woken: list[bool] = []
-    partition.add_waiter(lambda changed, _: woken.append(changed.is_deleted))
+    partition.add_waiter(lambda changed, _: woken.append(changed.failure != ErrorCode.NONE))
     world.apply(r.RemoveTopicRecord(topic_id=partition.topic_id))
     assert world.partitions.get("t", 0) is None and world.partitions.get_by_id(partition.topic_id, 0) is None
     assert woken == [True]
@@ -318,10 +321,9 @@ def test_checkpoints_hold_what_the_next_start_needs(world: World) -> None:
     for _ in range(3):
         append(world.partition("t", 1))
     world.partition("t", 1).log.maybe_increment_log_start(2)
-    for partition in world.partitions.unsynced():
+    for partition in world.partitions:
         partition.log.flush()
     world.partitions.checkpoint()
-    assert world.partitions.unsynced() == []
     assert world.disk.read_file("data/replication-offset-checkpoint") == b"0\n2\nt 0 0\nt 1 3\n"
     assert world.disk.read_file("data/recovery-point-offset-checkpoint") == b"0\n2\nt 0 0\nt 1 3\n"
     assert world.disk.read_file("data/log-start-offset-checkpoint") == b"0\n1\nt 1 2\n"

@@ -74,7 +74,7 @@ def test_what_is_not_committed_yet_is_told_when_it_is(world: World) -> None:
     append(partition)
     assert told == [ErrorCode.NONE]
     append(partition)
-    assert told == [ErrorCode.NONE] and not partition._waiters
+    assert told == [ErrorCode.NONE] and not partition._pending
 
 
 def test_a_deleted_partition_is_nobodys_coordinator(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_deleted_partition_is_nobodys_coordinator(world: World) -> None:
     partition = world.partition("__consumer_offsets")
     log.when_committed(9, told.append)
     world.apply(r.RemoveTopicRecord(topic_id=partition.topic_id))
-    assert told == [ErrorCode.NOT_COORDINATOR] and not partition._waiters
+    assert told == [ErrorCode.NOT_COORDINATOR] and not partition._pending
 
 
 @pytest.mark.parametrize("position", [8, 16, 65])

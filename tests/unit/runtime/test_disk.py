@@ -421,8 +421,17 @@ def test_a_failed_sync_is_not_repeated_and_believed(make_disk: MakeDisk, tmp_pat
 
 
 def test_a_failed_sync_of_a_directory_is_an_error(make_disk: MakeDisk, tmp_path: Path) -> None:
-    with pytest.raises(DiskError, match=r"^cannot sync .*/missing: No such file or directory$"):
-        make_disk().sync_now((), [str(tmp_path / "missing")])
+    with pytest.raises(DiskError, match=r"^cannot sync .*/file: Not a directory$"):
+        (tmp_path / "file").touch()
+        make_disk().sync_now((), [str(tmp_path / "file")])
+
+
+def test_a_directory_that_is_gone_has_no_names_to_keep(make_disk: MakeDisk, tmp_path: Path) -> None:
+    """A topic is deleted, and its directory renamed, while a round has it."""
+    disk = make_disk()
+    (file,) = create(disk, tmp_path, 1)
+    disk.sync_now([file], [str(tmp_path / "missing")])
+    assert not file.is_dirty
 
 
 def test_a_failed_sync_that_makes_room_for_another_file_is_an_error(make_disk: MakeDisk, tmp_path: Path) -> None:
@@ -649,7 +658,7 @@ def test_a_directory_on_another_file_system_is_synced_beside_the_one_call(
     device = disk_module._device
     monkeypatch.setattr(disk_module, "_device", lambda path: -7 if path == str(elsewhere) else device(path))
     synced: list[str] = []
-    monkeypatch.setattr(disk, "sync_dir", synced.append)
+    monkeypatch.setattr(disk, "_sync_dir", synced.append)
     disk.sync_now(files, [str(tmp_path), str(elsewhere)])
     assert str(elsewhere) in synced
 

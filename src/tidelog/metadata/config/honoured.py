@@ -17,6 +17,7 @@ _NAMES = """
     offsets.topic.segment.bytes offsets.retention.minutes offsets.retention.check.interval.ms
     offsets.commit.timeout.ms offset.metadata.max.bytes socket.request.max.bytes connections.max.idle.ms
     fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit tidelog.http.listener
+    tidelog.sync.mode
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes
     index.interval.bytes file.delete.delay.ms max.message.bytes message.timestamp.type message.timestamp.before.max.ms

@@ -14,6 +14,15 @@ OWN_CONFIGS: tuple[ConfigKey, ...] = (
         importance="medium",
         update_mode="read-only",
     ),
+    ConfigKey(
+        name="tidelog.sync.mode",
+        scope="broker",
+        type="string",
+        default="synced",
+        validator="in page-cache|synced",
+        importance="high",
+        update_mode="read-only",
+    ),
 )
 
 DEFAULTS: dict[str, str | None] = {
