@@ -10,10 +10,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 VERSION = "4.3.1"
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAw"
+"""Of the directories that we let Apache format."""
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tidelog.cache</groupId><artifactId>{name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>
 """
@@ -118,10 +120,26 @@ def free_port() -> int:
 
 
 class ApacheKafka:
-    """A single combined node of Apache Kafka on loopback; a context manager."""
+    """A single combined node of Apache Kafka on loopback; a context manager.
 
-    def __init__(self, directory: Path, *, heap: str = "1g", properties: Mapping[str, str] | None = None) -> None:
+    `data` names its log.dirs, which may be those of a stopped Tidelog: only a new one is formatted. `standalone` is
+    what Apache's own quick start does: kraft.version 1, the voters in the metadata log instead of the settings.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        heap: str = "1g",
+        properties: Mapping[str, str] | None = None,
+        data: Sequence[Path] | None = None,
+        node_id: int = 1,
+        standalone: bool = False,
+    ) -> None:
         self.directory = directory
+        self.data = list(data or [directory / "logs"])
+        self.node_id = node_id
+        self.standalone = standalone
         self.heap = heap
         self.port = free_port()
         self.controller_port = free_port()
@@ -132,6 +150,10 @@ class ApacheKafka:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def output(self) -> str:
+        return (self.directory / "server.out").read_text()
+
     def __enter__(self) -> ApacheKafka:
         self.start()
         return self
@@ -141,8 +163,8 @@ class ApacheKafka:
 
     def start(self) -> None:
         config = self._write_config()
-        if not (self.directory / "logs" / "meta.properties").exists():
-            run_tool("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA"[:-1] + "w", "-c", str(config))
+        if not (self.data[0] / "meta.properties").exists():
+            self._format(config)
         self.log = open(self.directory / "server.out", "ab")  # noqa: SIM115 - closed with the process
         libs = apache_libs()
         command = [
@@ -159,19 +181,27 @@ class ApacheKafka:
         deadline = time.monotonic() + 60
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
                 raise RuntimeError(f"Apache Kafka did not start, see {self.directory / 'server.out'}")
             time.sleep(0.1)
 
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            self.log.close()
-            self.process = None
+    def _format(self, config: Path) -> None:
+        extra = ["--standalone"] if self.standalone else []
+        run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config), *extra)
+
+    def stop(self) -> int | None:
+        """The exit code, 143 when it was a clean stop; None when it was not running."""
+        if self.process is None:
+            return None
+        self.process.terminate()
+        try:
+            code = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self.log.close()
+        self.process = None
+        return code
 
     def _answers(self) -> bool:
         try:
@@ -182,14 +212,20 @@ class ApacheKafka:
 
     def _write_config(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
+        controller = f"127.0.0.1:{self.controller_port}"
+        quorum = (
+            {"controller.quorum.bootstrap.servers": controller}
+            if self.standalone
+            else {"controller.quorum.voters": f"{self.node_id}@{controller}"}
+        )
         base = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "node.id": str(self.node_id),
+            **quorum,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://{controller}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self.directory / "logs"),
+            "log.dirs": ",".join(map(str, self.data)),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",

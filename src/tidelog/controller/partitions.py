@@ -1,4 +1,4 @@
-"""Adding partitions to a topic, and electing leaders when a node comes back."""
+"""Adding partitions to a topic, and electing leaders when a node comes back, or none when it goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.controller.decision import Decision
 from tidelog.controller.placement import NotEnoughBrokers, place_replicas, placed_record
 from tidelog.controller.topics import PARTITIONS_PER_REQUEST_MAX
-from tidelog.metadata.image import MetadataImage, TopicImage
+from tidelog.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import records_metadata as r
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -84,15 +84,28 @@ def _assigned(wanted: _Wanted, topic: TopicImage, image: MetadataImage, new: ran
 
 def elect_at_start(image: MetadataImage, node_id: int) -> list[Any]:
     """A node that comes back leads its partitions in a new epoch: what a crash cut off is told apart from what
-    follows."""
+    follows. It is the only replica, so in sync again, and nobody else is left who could have led (KIP-966)."""
     return [
         r.PartitionChangeRecord(
             partition_id=index,
             topic_id=topic.topic_id,
             leader=node_id,
             isr=None if node_id in state.isr else [node_id],
+            leader_recovery_state=0 if state.leader_recovery_state else -1,
+            eligible_leader_replicas=[] if state.eligible_leaders else None,
+            last_known_elr=[] if state.last_known_leaders else None,
         )
         for _, topic in sorted(image.topics.items())
         for index, state in sorted(topic.partitions.items())
         if node_id in state.replicas
+    ]
+
+
+def resign(image: MetadataImage, node_id: int) -> list[Any]:
+    """The partitions that the node leads have no leader. The last replica in sync stays that."""
+    return [
+        r.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
+        for _, topic in sorted(image.topics.items())
+        for index, state in sorted(topic.partitions.items())
+        if state.leader == node_id
     ]

@@ -22,6 +22,7 @@ from tidelog.broker.registry import registered_apis
 from tidelog.broker.services import Services
 from tidelog.controller import brokers
 from tidelog.controller.controller import Controller
+from tidelog.controller.decision import encode_record
 from tidelog.log.config import LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.meta_properties import MetaProperties
@@ -288,8 +289,13 @@ class Node:
             self._ended.set_result(None)
 
     def _close(self) -> None:
-        self._quorum.close()
-        broker = self.publisher.image.brokers[self.config.node_id]
+        image, node_id = self.publisher.image, self.config.node_id
+        # Straight to the log: nobody is left whom the change could concern. Not behind a batch that the stop overtook,
+        # which the image does not know: it may have removed a topic that the farewell speaks of.
+        is_current = self._quorum.end_offset == image.offset + 1
+        farewell = brokers.sign_off(image, node_id).records if is_current else []
+        self._quorum.close([encode_record(record) for record in farewell])
+        broker = image.brokers[node_id]
         self._directory.close(
             self.ports.clock.wall_ms(), high_watermarks=self.partitions.high_watermarks(), broker_epoch=broker.epoch
         )

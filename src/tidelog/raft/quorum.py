@@ -14,7 +14,7 @@ from tidelog.kernel.errors import DiskError, DiskFullError, TidelogError
 from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.flushing import flush
-from tidelog.log.partition_log import PartitionLog
+from tidelog.log.partition_log import AppendResult, PartitionLog
 from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records, read_header
 from tidelog.protocol.uuids import METADATA_TOPIC_ID
 from tidelog.raft.control import leader_change_batch
@@ -122,15 +122,18 @@ class Quorum:
     async def append(self, values: Sequence[bytes]) -> Committed:
         """Append one batch; returns when it is committed. One call at a time: the controller is serial. DiskFullError
         says that it did not happen; after any other error nobody knows."""
-        now_ms = self._clock.wall_ms()
-        batch = build_batch([RecordInput(None, value, now_ms) for value in values])
-        result = self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
-        self._bytes_since_snapshot += len(batch)
+        result = self._append(values, self._clock.wall_ms())
         try:
             await flush(self._disk, self._log)
         except DiskFullError as error:
             raise DiskError(str(error)) from error
         return Committed(result.base_offset, self.epoch, values)
+
+    def _append(self, values: Sequence[bytes], now_ms: int) -> AppendResult:
+        batch = build_batch([RecordInput(None, value, now_ms) for value in values])
+        result = self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
+        self._bytes_since_snapshot += len(batch)
+        return result
 
     def maybe_snapshot(self, values: Callable[[], Iterable[bytes]]) -> bool:
         """Write a snapshot of everything committed once the log has grown enough, and drop what it makes needless."""
@@ -152,8 +155,15 @@ class Quorum:
         self._log.remove_due_files(now_ms + self._config.file_delete_delay_ms)
         return True
 
-    def close(self) -> None:
-        self._log.close(self._clock.wall_ms())
+    def close(self, farewell: Sequence[bytes] = ()) -> None:
+        """The clean stop, blocking; with a last batch that nobody waits for."""
+        now_ms = self._clock.wall_ms()
+        if farewell:
+            try:
+                self._append(farewell, now_ms)
+            except DiskFullError as error:
+                _logger.warning("%s; the metadata will not tell that this node has stopped", error)
+        self._log.close(now_ms)
 
     def abandon(self) -> None:
         """Let go of the files without any promise about them."""

@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from tidelog.controller.decision import Decision
 from tidelog.kernel.errors import DirectoryLockedError, DiskError, ListenError, TidelogError
+from tidelog.log.config import LogConfig
+from tidelog.metadata.image import NO_LEADER
+from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.config import load
 from tidelog.node.node import Node, State
 from tidelog.node.ports import os_ports
@@ -23,6 +27,8 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tidelog.protocol.messages.records_metadata import RemoveTopicRecord
+from tidelog.raft.quorum import Quorum
 from tidelog.runtime.loop import run
 from tidelog.testing.wire import Wire
 
@@ -117,6 +123,47 @@ async def test_a_clean_stop_leaves_nothing_but_the_data(tmp_path: Path) -> None:
         assert node.state is State.STOPPED
         node.ports.release()
         assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@leaving_nothing
+async def test_a_clean_stop_is_told_in_the_metadata(tmp_path: Path) -> None:
+    node = make(tmp_path)
+    await node.start()
+    await ask(node, *traffic("told"))
+    await node.stop()
+    ports = node.ports
+    quorum = Quorum(ports.disk, ports.clock, str(tmp_path), 1, config=LogConfig(), snapshot_bytes=1 << 30)
+    publisher = MetadataPublisher()
+    for committed in quorum.start():
+        publisher.replay(committed.values, committed.base_offset, committed.epoch)
+    quorum.close()
+    ports.release()
+    assert publisher.image.brokers[1].fenced
+    state = publisher.image.partition("told", 0)
+    assert state is not None and state.leader == NO_LEADER
+
+
+@leaving_nothing
+async def test_a_stop_that_overtakes_a_deletion_leaves_metadata_that_makes_sense(tmp_path: Path) -> None:
+    node = make(tmp_path)
+    await node.start()
+    await ask(node, *traffic("overtaken"))
+    topic_id = node.publisher.image.topics["overtaken"].topic_id
+
+    async def stall(values: list[bytes]) -> None:
+        node._quorum._append(values, 0)
+        await asyncio.Event().wait()
+
+    node._quorum.append = stall  # type: ignore[assignment,method-assign]
+    node.controller.submit(lambda image: Decision(None, [RemoveTopicRecord(topic_id=topic_id)]))
+    await asyncio.sleep(0)
+    await node.stop()
+    node.ports.release()
+    again = make(tmp_path)
+    await again.start()
+    assert "overtaken" not in again.publisher.image.topics
+    await again.stop()
+    again.ports.release()
 
 
 @leaving_nothing

@@ -169,6 +169,26 @@ async def test_a_log_of_many_segments_and_reads_comes_back_whole() -> None:
 
 
 @on_loop
+async def test_a_farewell_is_the_last_batch_and_durable() -> None:
+    disk = new_disk()
+    voter = Voter(disk).start()
+    await voter.append(b"1")
+    voter.quorum.close([b"bye", b"bye"])
+    disk = disk.crash(keep_page_cache=False)
+    assert Voter(disk).start().state == [b"1", b"bye", b"bye"]
+
+
+@on_loop
+async def test_a_farewell_that_finds_no_room_does_not_keep_the_quorum_from_closing() -> None:
+    disk = new_disk(capacity_bytes=1_100)
+    voter = Voter(disk).start()
+    await voter.append(b"1")
+    voter.quorum.close([bytes(2_000)])
+    disk.faults.capacity_bytes = None
+    assert Voter(disk).start().state == [b"1"]
+
+
+@on_loop
 async def test_a_torn_tail_is_cut_off() -> None:
     disk = new_disk()
     voter = Voter(disk).start()
