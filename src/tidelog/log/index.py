@@ -35,6 +35,14 @@ class OffsetIndex:
         found = self._entries.floor(offset - self._base_offset)
         return self._entries.get(found)[1] if found >= 0 else 0
 
+    def before(self, offset: int, back: int) -> tuple[int, int] | None:
+        """(position, last offset) of the entry that lookup uses, or of the one so many before it."""
+        found = self._entries.floor(offset - self._base_offset) - back
+        if found < 0:
+            return None
+        relative, position = self._entries.get(found)
+        return position, self._base_offset + relative
+
     def last_position(self) -> int:
         last = self._entries.last()
         return last[1] if last is not None else 0

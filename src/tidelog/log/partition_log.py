@@ -6,12 +6,14 @@ of offsets, by one owner. What is durable is `recovery_point`: only a finished r
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from tidelog.kernel.ports import Buffer, Disk
+from tidelog.log.checking import Damaged, Place, check, check_length, locate, must_check
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.log.following import check_batches
@@ -32,6 +34,9 @@ _OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _LENGTH: Final = Struct(">i")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_DAMAGE_TOLD_MAX: Final = 1000
+
+_logger = logging.getLogger(__name__)
 
 
 class AppendResult(NamedTuple):
@@ -60,6 +65,7 @@ class PartitionLog:
         "_truncations",
         "_unsynced",
         "config",
+        "damaged_batches",
         "directory",
         "leader_epochs",
         "log_end_offset",
@@ -83,6 +89,7 @@ class PartitionLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
+        self.damaged_batches = 0
         self._segments: list[Segment] = []
         self._active: Segment
         self._recent = RecentPositions()
@@ -298,61 +305,102 @@ class PartitionLog:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             bounds = f"{self.log_start_offset} to {self.log_end_offset} of {self.topic}-{self.partition}"
             raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {bounds}")
-        active = self._active
         if offset >= end_offset:
-            return LogRead(b"", active.base_offset, active.size)
-        if offset >= active.base_offset:
-            segment, position = active, self._position(active, offset)
-        else:
-            segment, position = self._find(offset)
-        end = self._end_position(segment, end_offset)
-        room = end - position
+            return LogRead(b"", self._active.base_offset, self._active.size)
+        try:
+            return self._read(offset, max_bytes, end_offset, min_one_batch)
+        except Damaged as damage:
+            raise self._refuse(damage) from None
+
+    def _read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LogRead:
+        segment, place = self._active, None
+        position = self._recent.get(offset)
+        if position is None:
+            segment, place = self._locate(offset)
+            if place is None:
+                return LogRead(b"", segment.base_offset, segment.size)
+            position = place.position
+        room = self._end_position(segment, end_offset, position) - position
         if room <= 0:
             return LogRead(b"", segment.base_offset, position)
         length = max_bytes if max_bytes < room else room
         data = segment.log.read(position, length if length > 12 else 12)
-        if len(data) < 12:
-            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.log.path} became shorter")
-        first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
-        if first_size > length:
-            data = segment.log.read(position, first_size) if min_one_batch else b""
+        if len(data) >= 12:
+            first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
+            if first_size > room:
+                raise Damaged(segment, position, f"no batch of {first_size} bytes fits here")
+            if first_size > length:
+                if not min_one_batch:
+                    return LogRead(b"", segment.base_offset, position)
+                if place is not None:
+                    check_length(segment, position, place.header)
+                length = first_size
+                data = segment.log.read(position, length)
+        if len(data) < length or (place is not None and must_check(segment, position, len(data))):
+            place = place or self._locate(offset)[1]
+            if place is not None:
+                data = data[: check(segment, data, place, self._limit(segment), self.leader_epochs)]
         return LogRead(data, segment.base_offset, position)
 
-    def _position(self, active: Segment, offset: int) -> int:
-        """Where the batch with the offset starts in the active segment, its end when there is none."""
-        position = self._recent.get(offset)
-        if position is not None:
-            return position
-        found = active.find(offset) if offset < self.log_end_offset else None
-        return active.size if found is None else found[0]
+    def _refuse(self, damage: Damaged) -> LogError:
+        """Kafka's error for it; told once for each place, however many readers come by."""
+        segment = damage.segment
+        if segment.damaged is None:
+            segment.damaged = set()
+        if damage.position not in segment.damaged and len(segment.damaged) < _DAMAGE_TOLD_MAX:
+            segment.damaged.add(damage.position)
+            self.damaged_batches += 1
+            _logger.error("%s", damage)
+        return LogError(ErrorCode.CORRUPT_MESSAGE, str(damage))
 
-    def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and position of the first batch that ends at or behind the offset."""
+    def _locate(self, offset: int) -> tuple[Segment, Place | None]:
+        """The segment and place of the first batch that ends at or behind the offset."""
         for segment in self._segments[self._segment_number(offset) :]:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0]
-        return self._active, self._active.size
+            place = locate(segment, offset)
+            if place is not None:
+                return segment, place
+        return self._active, None
 
-    def _end_position(self, segment: Segment, end_offset: int) -> int:
+    def _end_position(self, segment: Segment, end_offset: int, position: int) -> int:
+        """Where the readable part of the segment ends: it reaches at least behind the batch at the position."""
         if segment is self._active:
-            return self._position(segment, end_offset) if end_offset < self.log_end_offset else segment.size
-        number = self._segment_number(segment.base_offset)
-        if end_offset >= self._segments[number + 1].base_offset:
+            if end_offset >= self.log_end_offset:
+                return segment.size
+            end = self._recent.get(end_offset)
+            if end is not None:
+                return end
+        elif end_offset >= self._limit(segment):
             return segment.size
-        found = segment.find(end_offset)
-        return segment.size if found is None else found[0]
+        try:
+            place = locate(segment, end_offset)
+        except Damaged as damage:
+            if damage.position <= position:
+                raise
+            return damage.position
+        return segment.size if place is None else place.position
+
+    def _limit(self, segment: Segment) -> int:
+        """No batch of the segment reaches this offset."""
+        if segment is self._active:
+            return self.log_end_offset
+        return self._segments[self._segment_number(segment.base_offset) + 1].base_offset
 
     def _segment_number(self, offset: int) -> int:
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
         """The first record with this timestamp or a later one, before end_offset."""
-        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset, end_offset)
+        try:
+            return find_timestamp(self._segments, timestamp_ms, self.log_start_offset, end_offset, self.leader_epochs)
+        except Damaged as damage:
+            raise self._refuse(damage) from None
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of all."""
-        return find_max_timestamp(self._segments)
+        try:
+            return find_max_timestamp(self._segments, self.leader_epochs)
+        except Damaged as damage:
+            raise self._refuse(damage) from None
 
     # Cutting the end
 

@@ -32,7 +32,7 @@ def header_fits(header: BatchHeader, room: int) -> bool:
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the whole batches between two positions; ends early at something that is none."""
     chunk, start = b"", 0
-    while position + HEADER_SIZE <= end:
+    while 0 <= position <= end - HEADER_SIZE:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
             chunk, start, at = file.read(position, min(_HEADERS_CHUNK, end - position)), position, 0

@@ -20,6 +20,7 @@ from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_
 T = TypeVar("T")
 # An index that is built for a reader need not have the topic's own density to be right.
 _REBUILD_INTERVAL: Final = 4096
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class Segment:
@@ -31,13 +32,16 @@ class Segment:
         "_max_timestamp",
         "_max_timestamp_offset",
         "base_offset",
+        "checked",
         "created_ms",
+        "damaged",
         "index",
         "index_entries",
         "log",
         "size",
         "time_index",
         "time_index_entries",
+        "trusted_from",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, *, now_ms: int, new: bool) -> None:
@@ -47,6 +51,10 @@ class Segment:
         self.created_ms = now_ms
         self.log: File = disk.open(self._path(LOG), create=new)
         self.size = self.log.size()
+        # What may be read without a check (log/checking.py): from a position on, and one interval before it.
+        self.trusted_from = 0 if new else self.size
+        self.checked = (0, 0)
+        self.damaged: set[int] | None = None
         self.index = OffsetIndex(disk, self._path(INDEX), base_offset, new=new)
         self.time_index = TimeIndex(disk, self._path(TIME_INDEX), base_offset, new=new)
         self.index_entries = 0
@@ -193,17 +201,6 @@ class Segment:
         first = next(scan_headers(self.log, position, self.size), None)
         return first is not None and self.base_offset <= first[1].base_offset <= offset
 
-    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch with such a timestamp or a later one, not ending below from_offset."""
-
-        found = self.find(max(self.with_indexes(lambda: self.time_index.lookup(timestamp)), from_offset))
-        if found is None:
-            return None
-        for position, header in scan_headers(self.log, found[0], self.size):
-            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
-                return position, header
-        return None
-
     def end_offset(self) -> int:
         """The offset behind the last batch. CorruptFileError when the file does not end with a whole one."""
         position, end = self.with_indexes(self.index.last_position), self.base_offset
@@ -228,7 +225,11 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         self._start_indexes()
+        next_offset = self.base_offset
         for position, header in scan_headers(self.log, 0, self.size):
+            if header.base_offset < next_offset or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX:
+                break
+            next_offset = header.next_offset
             self._note_batch(position, header, _REBUILD_INTERVAL)
         self._end_indexes()
         self.index.finish()
@@ -240,7 +241,7 @@ class Segment:
         self._start_indexes()
         valid, end = 0, self.base_offset
         for position, header in scan_batches(self.log, self.size, self.base_offset, epoch):
-            if header.last_offset >= limit:
+            if header.last_offset >= limit or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX:
                 break
             self._note_batch(position, header, index_interval)
             note(header)
@@ -249,6 +250,7 @@ class Segment:
             self.log.truncate(valid)
             self.size = valid
         self._end_indexes()
+        self.trusted_from = 0
         return end
 
     def _start_indexes(self) -> None:
@@ -279,6 +281,8 @@ class Segment:
         self.count_entries()
         self.log.truncate(position)
         self.size = position
+        self.trusted_from = min(self.trusted_from, position)
+        self.checked = (0, 0)
         self._bytes_since_index = 0
         self._first_timestamp = None
         self._max_timestamp = None if position else -1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.kernel.errors import ProtocolError
-from tidelog.log.errors import LogError
+from tidelog.log.checking import Damaged, Place, check_batch, check_length, locate, walk
+from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.segment import Segment
-from tidelog.protocol.batch import BatchHeader, Record, iter_records
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.batch import Record, iter_records
 
 
 class TimestampOffset(NamedTuple):
@@ -19,22 +19,23 @@ class TimestampOffset(NamedTuple):
 
 
 def find_timestamp(
-    segments: Sequence[Segment], timestamp: int, log_start_offset: int, end_offset: int
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int, end_offset: int, epochs: LeaderEpochs
 ) -> TimestampOffset | None:
-    """The first record, from the start of the log and before end_offset, whose timestamp is at least the one given."""
+    """The first record, from the start of the log and before end_offset, whose timestamp is at least the one given.
+    Damaged when that cannot be told."""
     for segment in segments:
         if segment.max_timestamp < timestamp:
             continue
         from_offset = log_start_offset
         # Deleted records may be the only ones of a batch that are new enough: then the next batch is asked.
-        while (found := segment.find_timestamp(timestamp, from_offset)) is not None:
-            position, header = found
+        while (place := _first_batch(segment, timestamp, from_offset)) is not None:
+            header = place.header
             if header.base_offset >= end_offset:
                 return None
-            record = _first(
+            record = _first_record(
                 segment,
-                position,
-                header,
+                place,
+                epochs,
                 lambda record: record.timestamp >= timestamp and record.offset >= log_start_offset,
             )
             if record is not None:
@@ -45,26 +46,42 @@ def find_timestamp(
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
+def find_max_timestamp(segments: Sequence[Segment], epochs: LeaderEpochs) -> TimestampOffset | None:
     newest = max(segments, key=lambda segment: segment.max_timestamp)
     timestamp = newest.max_timestamp
     if timestamp < 0:
         return None
-    found = newest.find(newest.max_timestamp_offset)
-    if found is None:
+    place = locate(newest, newest.max_timestamp_offset)
+    if place is None:
         return None
-    position, header = found
-    record = _first(newest, position, header, lambda record: record.timestamp == timestamp)
+    record = _first_record(newest, place, epochs, lambda record: record.timestamp == timestamp)
     if record is None:
         return None
-    return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    return TimestampOffset(record.timestamp, record.offset, place.header.leader_epoch)
 
 
-def _first(segment: Segment, position: int, header: BatchHeader, wanted: Callable[[Record], bool]) -> Record | None:
+def _first_batch(segment: Segment, timestamp: int, from_offset: int) -> Place | None:
+    """The first batch with such a timestamp or a later one, not ending below from_offset."""
+    start = segment.with_indexes(lambda: segment.time_index.lookup(timestamp))
+    found = locate(segment, max(start, from_offset))
+    if found is None:
+        return None
+    for place in walk(segment, found):
+        if place.header.max_timestamp >= timestamp and place.header.last_offset >= from_offset:
+            return place
+    return None
+
+
+def _first_record(
+    segment: Segment, place: Place, epochs: LeaderEpochs, wanted: Callable[[Record], bool]
+) -> Record | None:
+    check_length(segment, place.position, place.header)
+    batch = segment.read_batch(place.position, place.header)
+    check_batch(segment, batch, place, place.header.next_offset, epochs)
     try:
-        for record in iter_records(segment.read_batch(position, header), header):
+        for record in iter_records(batch, place.header):
             if wanted(record):
                 return record
     except ProtocolError as error:
-        raise LogError(ErrorCode.CORRUPT_MESSAGE, f"{segment.log.path} at {position}: {error}") from None
+        raise Damaged(segment, place.position, str(error)) from None
     return None

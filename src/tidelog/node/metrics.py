@@ -72,6 +72,8 @@ def _cluster(node: Node) -> Iterator[Family]:
     )
     lag = [Sample(node.metrics.loop_lag_s_max)]
     yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", lag)
+    damaged = [Sample(sum(partition.log.damaged_batches for partition in node.partitions))]
+    yield Family("tidelog_log_damaged_batches_total", "counter", "Places in logs that were found damaged.", damaged)
 
 
 def _partitions(node: Node) -> Iterator[Family]:

@@ -246,7 +246,9 @@ class TestRead:
 
     def test_max_bytes_may_cut_the_last_batch(self, log: PartitionLog) -> None:
         assert self.sizes(log, 1, 2 * SIZE) == 2 * SIZE
-        assert self.sizes(log, 1, 2 * SIZE + 10) == 2 * SIZE + 10
+        # Not in bytes that nobody has checked yet: a part of a batch has no CRC.
+        cut = 10 if log.segments[0].trusted_from == 0 else 0
+        assert self.sizes(log, 1, 2 * SIZE + 10) == 2 * SIZE + cut
         assert self.sizes(log, 1, 10_000) == 5 * SIZE
 
     def test_a_first_batch_that_is_too_large_is_given_whole_or_not_at_all(self, log: PartitionLog) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from tidelog.broker.api import Api
 from tidelog.broker.context import RequestContext
 from tidelog.kernel.errors import DiskError
+from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.replication.partition import Partition
@@ -55,6 +56,8 @@ def _look_up(
         return answer
     try:
         _fill(answer, partition, wanted.timestamp, request.isolation_level)
+    except LogError as error:
+        answer.error_code = error.error_code
     except DiskError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     if ctx.version < _LEADER_EPOCH_SINCE:
