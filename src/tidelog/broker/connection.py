@@ -8,7 +8,6 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -22,22 +21,23 @@ if TYPE_CHECKING:
     from tidelog.broker.listener import BrokerListener
 
 _SIZE: Final = Struct(">i")
-_log = logging.getLogger("tidelog.connection")
 
 PIPELINED_REQUESTS_MAX: Final = 256
 ANSWER_BYTES_MAX: Final = 1 << 20
 """What may be answered and not yet handed to the transport: a fetch of a hundred bytes has an answer of megabytes."""
 _FIRST_PRIVATE_BYTES: Final = 64 * 1024
+_SCARCE_PRIVATE_BYTES: Final = 4 * 1024
 
 
 class Slot:
     """The place of one answer in the order of a connection. Filled once, perhaps after its connection has died."""
 
-    __slots__ = ("_connection", "answer", "on_drop")
+    __slots__ = ("_connection", "answer", "make", "on_drop")
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
         self.answer: Sequence[Buffer] | None = None
+        self.make: Callable[[], Sequence[Buffer]] | None = None
         self.on_drop: Callable[[], None] | None = None
 
     def fill(self, answer: Sequence[Buffer]) -> None:
@@ -47,9 +47,16 @@ class Slot:
             self.on_drop = None
             connection.drain(answer)
 
+    def fill_in_turn(self, make: Callable[[], Sequence[Buffer]]) -> None:
+        """The answer is made when all before it have left and the peer takes more: what nobody reads is not made."""
+        if self._connection is not None:
+            self.make = make
+            self._connection.drain(())
+
     def drop(self) -> None:
         """The connection is gone; whoever parked the request forgets it."""
         self._connection = None
+        self.make = None
         if (on_drop := self.on_drop) is not None:
             self.on_drop = None
             on_drop()
@@ -57,14 +64,18 @@ class Slot:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
+        "_answers",
         "_buffers",
         "_filled",
         "_handle",
         "_private",
         "_reading_paused",
+        "_requests",
         "_slots",
+        "_stalled",
         "_unsent_bytes",
         "_writing_paused",
+        "is_admitted",
         "last_active_s",
         "listener",
         "number",
@@ -79,8 +90,14 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.software = ("", "")  # name and version, once the client has told them (KIP-511)
+        self.is_admitted = False
+        """The listener serves it: it is not one that waits for its turn."""
         self.last_active_s = listener.clock.monotonic_s()
+        """When it last finished a request."""
         self._handle = listener.handle_frame
+        self._requests = listener.ledger.request_bytes
+        self._answers = listener.ledger.answer_bytes
+        self._stalled = (0, 0.0)
         self._buffers: Buffers = listener.buffers
         self._private: memoryview | None = None
         self._filled = 0
@@ -105,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         if (private := self._private) is not None:
             self._private = None
             self._buffers.give(private)
+        self._requests.forget(self)
+        self._answers.forget(self)
         self.listener.closed(self)
 
     def eof_received(self) -> bool:
@@ -112,10 +131,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
+        self._stalled = (0, 0.0)
         self._pause_reading()
+        self._count_answers()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
+        self._flush()
+        self._count_answers()
         self._maybe_resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -127,19 +150,19 @@ class Connection(asyncio.BufferedProtocol):
         return private[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_s = self.listener.clock.monotonic_s()
         private = self._private
         try:
             if private is None:
                 consumed = self._consume(self._buffers.shared, nbytes)
+                if consumed:
+                    self.last_active_s = self.listener.clock.monotonic_s()
                 if consumed < nbytes and self.transport is not None:
                     self._keep(self._buffers.shared[consumed:nbytes])
             else:
                 self._filled += nbytes
                 self._consume_private()
         except ProtocolError as error:
-            _log.warning("closing the connection from %s: %s", self.peer_host, error)
-            self.abort()
+            self._fail(error)
 
     # frames
 
@@ -160,6 +183,8 @@ class Connection(asyncio.BufferedProtocol):
             if not self._handle_frame(buffer[start:position]):
                 return end
         self._flush()
+        if self._unsent_bytes:
+            self._count_answers()
         return position
 
     def _handle_frame(self, frame: memoryview) -> bool:
@@ -189,11 +214,16 @@ class Connection(asyncio.BufferedProtocol):
         if filled >= 4:
             (size,) = _SIZE.unpack_from(private, 0)
             if 0 <= size <= self.listener.frame_bytes_max and filled < size + 4:
+                if filled == len(private) and self._requests.is_full:
+                    self._pause_reading()
+                    self._requests.wait(self, self._maybe_resume)
                 return
         # Owned by this call while frames are handled: closing in the middle must not hand it out twice.
         self._private = None
         try:
             consumed = self._consume(private, filled)
+            if consumed:
+                self.last_active_s = self.listener.clock.monotonic_s()
             if self.transport is not None and consumed < filled:
                 if consumed == 0:
                     self._private = private
@@ -202,6 +232,8 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             if self._private is not private:
                 self._buffers.give(private)
+                if self._private is None:
+                    self._requests.hold(self, 0)
 
     def _keep(self, rest: memoryview) -> None:
         """An unfinished frame moves to a buffer of its own, which grows as bytes arrive, not as the peer announces."""
@@ -209,20 +241,23 @@ class Connection(asyncio.BufferedProtocol):
         private[: len(rest)] = rest
         self._private = private
         self._filled = len(rest)
+        self._requests.hold(self, len(private))
 
     def _grow(self, private: memoryview) -> memoryview:
         larger = self._buffers.take(self._wanted(private, self._filled))
         larger[: self._filled] = private[: self._filled]
         self._buffers.give(private)
         self._private = larger
+        self._requests.hold(self, len(larger))
         return larger
 
-    @staticmethod
-    def _wanted(start: memoryview, filled: int) -> int:
+    def _wanted(self, start: memoryview, filled: int) -> int:
         if filled < 4:
-            return 4 * 1024
+            return _SCARCE_PRIVATE_BYTES
         (size,) = _SIZE.unpack_from(start, 0)
-        return max(min(int(size) + 4, max(4 * filled, _FIRST_PRIVATE_BYTES)), filled + 1)
+        is_scarce = 2 * self._requests.used > self._requests.limit
+        first = _SCARCE_PRIVATE_BYTES if is_scarce else _FIRST_PRIVATE_BYTES
+        return max(min(int(size) + 4, max(4 * filled, first)), filled + 1)
 
     # answers
 
@@ -236,21 +271,56 @@ class Connection(asyncio.BufferedProtocol):
         """An answer has arrived: send all that are next in order, then go on with what was held back."""
         self._unsent_bytes += sum(map(len, answer))
         self._flush()
+        self._count_answers()
         self._maybe_resume()
 
     def _flush(self) -> None:
+        """Hand the transport what is next in order, unless the peer has yet to take what it was given before."""
         slots = self._slots
-        if not slots or slots[0].answer is None or self.transport is None or self.transport.is_closing():
-            return
-        out: list[Buffer] = []
-        while slots and (answer := slots[0].answer) is not None:
-            slots.popleft()
-            out += answer
-        self._unsent_bytes -= sum(map(len, out))
-        if len(out) == 1:
-            self.transport.write(out[0])
-        elif out:
-            self.transport.writelines(out)
+        while slots and not self._writing_paused and self.transport is not None and not self.transport.is_closing():
+            out: list[Buffer] = []
+            while slots and (answer := slots[0].answer) is not None:
+                slots.popleft()
+                out += answer
+            self._unsent_bytes -= sum(map(len, out))
+            if len(out) == 1:
+                self.transport.write(out[0])
+            elif out:
+                self.transport.writelines(out)
+            elif not self._make_next():
+                return
+
+    def _make_next(self) -> bool:
+        """The answer at the head, if its maker waits for this moment and there is room for it."""
+        slot = self._slots[0]
+        make = slot.make
+        if make is None:
+            return False
+        if self._answers.is_full:
+            self._answers.wait(self, self._after_room)
+            return False
+        slot.make = slot.on_drop = None
+        slot.answer = answer = make()
+        self._unsent_bytes += sum(map(len, answer))
+        return True
+
+    def _after_room(self) -> None:
+        self._flush()
+        self._count_answers()
+        self._maybe_resume()
+
+    def _count_answers(self) -> None:
+        """What waits in its slot or in the transport stands in the ledger, once it is more than passes through."""
+        transport = self.transport
+        if transport is not None:
+            in_transport = transport.get_write_buffer_size() if self._writing_paused else 0
+            self._answers.hold(self, in_transport + self._unsent_bytes)
+
+    @property
+    def answers_wait(self) -> bool:
+        """An answer that is made now would lie about: others are before it, or the peer or the node has too many."""
+        is_behind = bool(self._slots) and self._slots[0].answer is None
+        return is_behind or self._writing_paused or self._answers.is_full
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self.transport is not None:
@@ -275,10 +345,13 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._consume_private()
             except ProtocolError as error:
-                _log.warning("closing the connection from %s: %s", self.peer_host, error)
-                self.abort()
+                self._fail(error)
 
     # closing
+
+    def _fail(self, error: ProtocolError) -> None:
+        self.listener.peer_log.warning("closing the connection from %s: %s", self.peer_host, error)
+        self.abort()
 
     def close(self) -> None:
         """After what is answered has left."""
@@ -290,6 +363,20 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def cut_off(self, what: str) -> None:
+        """The ledger's limit was reached, and nobody has held for longer."""
+        self.listener.peer_log.warning("closing the connection from %s: no more room for its %s", self.peer_host, what)
+        self.abort()
+
     @property
     def is_idle(self) -> bool:
         return not self._slots
+
+    def idle_since_s(self, now_s: float) -> float:
+        """Since when neither end has got anywhere: no request finished, nothing of the answers taken."""
+        if not self._writing_paused or self.transport is None:
+            return self.last_active_s if self.is_idle else now_s
+        left = self.transport.get_write_buffer_size()
+        if left != self._stalled[0]:
+            self._stalled = left, now_s
+        return self._stalled[1]

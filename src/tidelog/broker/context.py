@@ -85,6 +85,20 @@ class Parked:
         self._slot.fill(context.encode(response))
         context.services.metrics.answered(context.api, context.received_s)
 
+    def answer_in_turn(self, make: Callable[[], Struct]) -> None:
+        """Make the answer when all before it have left and the peer takes more: large ones are not kept."""
+        self._slot.fill_in_turn(lambda: self._made(make))
+
+    def _made(self, make: Callable[[], Struct]) -> Sequence[Buffer]:
+        context = self._context
+        try:
+            encoded = context.encode(make())
+        except Exception as error:
+            context.services.failed(error, context)
+            return ()
+        context.services.metrics.answered(context.api, context.received_s)
+        return encoded
+
     def when_dropped(self, callback: Callable[[], None]) -> None:
         self._slot.on_drop = callback
 

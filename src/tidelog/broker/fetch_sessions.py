@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Final
 
+from tidelog.broker.ledger import SESSION_PARTITIONS_MAX, Resource
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -114,8 +115,12 @@ class Fetching:
 
 
 class FetchSessions:
-    def __init__(self, random: Random, slots_max: int, eviction_s: float = 120.0) -> None:
+    def __init__(
+        self, random: Random, slots_max: int, eviction_s: float = 120.0, remembered: Resource | None = None
+    ) -> None:
         self._random = random
+        self._remembered = remembered or Resource("session_partitions", SESSION_PARTITIONS_MAX)
+        """The partitions of all sessions: the number of sessions alone bounds nothing."""
         self._slots_max = slots_max
         self._eviction_s = eviction_s
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
@@ -126,7 +131,7 @@ class FetchSessions:
     def begin(self, request: FetchRequest, version: int, now_s: float) -> Fetching | ErrorCode:
         epoch = request.session_epoch if version >= 7 else FINAL_EPOCH
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._remove(request.session_id)
             partitions = list(_flatten(request.topics))
             session = None
             if epoch == INITIAL_EPOCH and partitions:
@@ -139,10 +144,17 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if known.uses_topic_ids != (version >= _TOPIC_IDS_SINCE):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        before = len(known.partitions)
         known.update(request)
+        self._remembered.used += len(known.partitions) - before
         if not known.partitions:
-            del self._sessions[known.session_id]
+            self._remove(known.session_id)
             return Fetching([], None, incremental=False)
+        if self._remembered.used > self._remembered.limit:
+            # The client names all its partitions again, and goes on without a session.
+            self._remembered.refused += 1
+            self._remove(known.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         known.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         known.used_s = now_s
         self._sessions.move_to_end(known.session_id)
@@ -152,11 +164,20 @@ class FetchSessions:
         """None when no slot can be had: the client then fetches in full."""
         if len(self._sessions) >= self._slots_max and not self._evict(len(partitions), now_s):
             return None
+        if self._remembered.used + len(partitions) > self._remembered.limit:
+            self._remembered.refused += 1
+            return None
         while (session_id := self._random.randrange(1, 2**31)) in self._sessions:
             pass
         session = FetchSession(session_id, partitions, now_s, uses_topic_ids=uses_topic_ids)
         self._sessions[session_id] = session
+        self._remembered.used += len(session.partitions)
         return session
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._remembered.used -= len(session.partitions)
 
     def _evict(self, newcomer_size: int, now_s: float) -> bool:
         """The one that was idle for long, or else a smaller one that has had its time."""
@@ -164,11 +185,11 @@ class FetchSessions:
         if oldest is None:
             return False
         if now_s - oldest.used_s > self._eviction_s:
-            del self._sessions[oldest.session_id]
+            self._remove(oldest.session_id)
             return True
         had_time = [s for s in self._sessions.values() if now_s - s.created_s > self._eviction_s]
         smallest = min(had_time, key=lambda session: len(session.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= newcomer_size:
             return False
-        del self._sessions[smallest.session_id]
+        self._remove(smallest.session_id)
         return True

@@ -1,16 +1,21 @@
-"""A listener: an address, its security protocol, and the connections that came in through it."""
+"""A listener: an address, its security protocol, and the connections that came in through it.
+
+Lets them in as the connection limits say: turned away, made to wait (connected, but not read), or served. Ends those
+that say nothing, never finish what they say, or never take their answers.
+"""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Callable, Sequence
 
 from tidelog.broker.buffers import Buffers
 from tidelog.broker.connection import Connection
+from tidelog.broker.connection_limits import ConnectionLimits
+from tidelog.broker.ledger import Ledger
 from tidelog.broker.metrics import Metrics
-from tidelog.kernel.ports import Buffer, Clock, Listener, Net
-
-_log = logging.getLogger("tidelog.listener")
+from tidelog.broker.peer_log import PeerLog
+from tidelog.kernel.ports import Buffer, Clock, Listener, Net, SocketOptions
 
 
 class BrokerListener:
@@ -26,7 +31,11 @@ class BrokerListener:
         clock: Clock,
         buffers: Buffers,
         metrics: Metrics,
+        ledger: Ledger,
+        limits: ConnectionLimits,
+        peer_log: PeerLog,
         handle_frame: Callable[[Connection, memoryview], Sequence[Buffer] | None],
+        options: SocketOptions | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -36,24 +45,32 @@ class BrokerListener:
         self.frame_bytes_max = frame_bytes_max
         self.clock = clock
         self.buffers = buffers
+        self.ledger = ledger
+        self.peer_log = peer_log
         self.handle_frame = handle_frame
         self._idle_s_max = idle_s_max
         self._metrics = metrics
+        self._limits = limits
+        self._options = options or SocketOptions()
         self._listening: Listener | None = None
         self._connections: dict[int, Connection] = {}
+        self._waiting: dict[int, Connection] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._numbers = 0
         self._is_serving = False
         self._is_closed = False
+        limits.register(name, self.admit_waiting)
 
     async def bind(self, net: Net) -> None:
         """Take the address. What connects before start_serving waits: it is not read yet."""
-        self._listening = await net.listen(self.host, self.port, self._accept)
+        self._listening = await net.listen(self.host, self.port, self._accept, self._options)
         self.port = self._listening.port
 
     def start_serving(self) -> None:
         self._is_serving = True
-        for connection in self._connections.values():
-            connection.start_reading()
+        self.admit_waiting()
+
+    # coming and going
 
     def _accept(self) -> Connection:
         self._numbers += 1
@@ -61,17 +78,53 @@ class BrokerListener:
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.number] = connection
+        self._metrics.connections_accepted += 1
+        self._metrics.connections_open += 1
+        refusal = self._limits.opened(connection.peer_host)
         if self._is_closed:
             # Accepted by the loop before the listener closed, and made only now.
             connection.abort()
-        elif not self._is_serving:
-            connection.hold_reading()
-        self._metrics.connections_accepted += 1
-        self._metrics.connections_open += 1
+        elif refusal is not None or len(self._waiting) >= self._options.backlog:
+            reason = refusal or f"{len(self._waiting)} others wait already (max.connections)"
+            self._metrics.connections_refused += 1
+            self.peer_log.warning("turning away a connection from %s: %s", connection.peer_host, reason)
+            connection.abort()
+        else:
+            self._waiting[connection.number] = connection
+            self.admit_waiting()
+            if connection.number in self._waiting:
+                connection.hold_reading()
 
     def closed(self, connection: Connection) -> None:
-        if self._connections.pop(connection.number, None) is not None:
-            self._metrics.connections_open -= 1
+        if self._connections.pop(connection.number, None) is None:
+            return
+        self._metrics.connections_open -= 1
+        self._limits.closed(connection.peer_host)
+        self._waiting.pop(connection.number, None)
+        if connection.is_admitted:
+            connection.is_admitted = False
+            self._limits.left(self.name)
+
+    def admit_waiting(self) -> None:
+        """Serve those that wait, the first first, as far as the limits allow."""
+        while self._waiting and self._is_serving and not self._is_closed and self._limits.has_slot(self.name):
+            delay_s = self._limits.wait_s(self.name)
+            if delay_s > 0:
+                self._admit_later(delay_s)
+                return
+            connection = self._waiting.pop(next(iter(self._waiting)))
+            connection.is_admitted = True
+            self._limits.admitted(self.name)
+            connection.start_reading()
+
+    def _admit_later(self, delay_s: float) -> None:
+        if self._timer is None:
+            self._metrics.connections_throttled += 1
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.admit_waiting()
 
     def address_for(self, connection: Connection) -> tuple[str, int]:
         """What a client on this connection should dial to reach this broker (advertised.listeners)."""
@@ -84,16 +137,36 @@ class BrokerListener:
         # A dual-stack socket names an IPv4 address in IPv6 clothes.
         return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
+    # ending
+
     def close_idle(self) -> int:
-        """Close the connections that have said nothing for too long (connections.max.idle.ms)."""
+        """Close the connections that have finished no request, or taken nothing of their answers, for too long
+        (connections.max.idle.ms)."""
         if self._idle_s_max <= 0:
             return 0
-        limit = self.clock.monotonic_s() - self._idle_s_max
-        idle = [c for c in self._connections.values() if c.is_idle and c.last_active_s < limit]
+        now_s = self.clock.monotonic_s()
+        limit = now_s - self._idle_s_max
+        idle = [c for c in self._connections.values() if c.is_admitted and c.idle_since_s(now_s) < limit]
         for connection in idle:
             # Not by close(): what a peer has not read for so long would keep the connection for ever.
             connection.abort()
         return len(idle)
+
+    def shrink(self) -> bool:
+        """Give up the connection that was idle for longest, when max.connections was lowered or the broker's own
+        listener needed the room."""
+        if not self._limits.must_shrink(self.name):
+            return False
+        admitted = [connection for connection in self._connections.values() if connection.is_admitted]
+        oldest = min(admitted, key=lambda connection: connection.last_active_s, default=None)
+        if oldest is None:
+            return False
+        oldest.is_admitted = False
+        self._limits.left(self.name)
+        self._metrics.connections_refused += 1
+        self.peer_log.warning("closing the connection from %s: too many (max.connections)", oldest.peer_host)
+        oldest.abort()
+        return True
 
     def stop_accepting(self) -> None:
         if self._listening is not None:
@@ -103,5 +176,8 @@ class BrokerListener:
     def close(self) -> None:
         self._is_closed = True
         self.stop_accepting()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for connection in list(self._connections.values()):
             connection.abort()

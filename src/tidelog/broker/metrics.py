@@ -29,6 +29,7 @@ class Metrics:
         self.connections_accepted = 0
         self.connections_open = 0
         self.connections_refused = 0
+        self.connections_throttled = 0
         self.loop_lag_s_max = 0.0
 
     def answered(self, api: Api, received_s: float) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tidelog.broker.deadlines import Deadlines
+from tidelog.broker.ledger import Ledger
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.producer_ids import ProducerIds
@@ -46,6 +47,7 @@ class Services:
     metadata_cache: MetadataCache
     deadlines: Deadlines
     metrics: Metrics
+    ledger: Ledger
     fatal: Callable[[BaseException], None]
     """Our own bug was found: the node stops rather than go on with a state that nobody understands."""
     apis: list[Api]

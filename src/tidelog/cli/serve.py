@@ -72,8 +72,10 @@ async def _serve(config: object, directory: str) -> int:
     from tidelog.node.http import HttpListener
     from tidelog.node.node import Node
     from tidelog.node.ports import os_ports
+    from tidelog.runtime.descriptors import raise_descriptors_max
 
     assert isinstance(config, NodeConfig)
+    raise_descriptors_max()
     node = Node(config, os_ports())
     asyncio.get_running_loop().set_exception_handler(node.on_loop_error)
     stop = asyncio.Event()

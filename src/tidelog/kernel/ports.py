@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -123,10 +123,26 @@ class Listener(Protocol):
         ...
 
 
+class SocketOptions(NamedTuple):
+    """Of a listener and of the connections that it accepts."""
+
+    backlog: int = 1024
+    """How many may wait to be accepted (the system may allow fewer)."""
+    send_bytes: int = -1
+    """The system's send buffer; -1 leaves it to the system, which adapts it."""
+    receive_bytes: int = -1
+
+
 class Net(Protocol):
     """Byte streams in asyncio's Protocol and Transport interfaces (BufferedProtocol included)."""
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        options: SocketOptions = ...,
+    ) -> Listener:
         """Port 0 chooses one. An empty host is every address of the machine. ListenError when it cannot be."""
         ...
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config import BrokerValues
+from tidelog.metadata.config import BrokerValues, ConfigError, parse
+from tidelog.metadata.config.table import BROKER_CONFIGS
 from tidelog.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, MetadataDelta
 
 
@@ -20,6 +21,18 @@ class LiveConfig:
 
     def integer(self, name: str) -> int:
         value = self.values[name]
+        assert isinstance(value, int), name
+        return value
+
+    def for_listener(self, listener: str, name: str) -> int | None:
+        """What listener.name.<listener>.<name> says, None where nobody set it."""
+        text = self.values.text(f"listener.name.{listener.lower()}.{name}")
+        if text is None:
+            return None
+        try:
+            value = parse(BROKER_CONFIGS[name], text)
+        except ConfigError:  # another release, with other rules, stored it
+            return None
         assert isinstance(value, int), name
         return value
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tidelog.metadata.config import BROKER_CONFIGS, BrokerValues, ConfigError, Value, parse
-from tidelog.metadata.config.honoured import NOT_YET
+from tidelog.metadata.config.honoured import NOT_YET, PER_LISTENER
 from tidelog.metadata.config.key import ConfigKey
 from tidelog.metadata.config.prefixes import base_name, is_passed_on
 from tidelog.node.environment import config_name, settings
@@ -103,6 +103,12 @@ class NodeConfig:
         return found
 
     @property
+    def own_listener(self) -> str:
+        """The listener that other brokers use, upper-case."""
+        name = self.get("inter.broker.listener.name")
+        return str(name or "PLAINTEXT").upper()
+
+    @property
     def _protocols(self) -> dict[str, str]:
         name = "listener.security.protocol.map"
         controllers = self.get_list("controller.listener.names")
@@ -173,7 +179,7 @@ def _warnings(setting: Setting) -> list[str]:
     if key is None or key.dynamic_only:
         return [f"{setting.origin}: {_unknown(setting.name, key)}"]
     value = parse(key._replace(name=setting.name), setting.text)
-    if key.honoured and setting.name == key.name:
+    if key.honoured and (setting.name == key.name or key.name in PER_LISTENER):
         missing = NOT_YET.get(key.name, {}).keys() & set(value if isinstance(value, tuple) else (value,))
         return [f"{setting.origin}: {setting.name}={word}: {NOT_YET[key.name][word]}" for word in sorted(missing)]
     if setting.name == key.name and value == (None if key.default is None else parse(key, key.default)):
@@ -199,7 +205,26 @@ def _check_together(config: NodeConfig) -> None:
     low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     if config.get_int(low) > config.get_int(high):
         raise ConfigError(f"{low}={config.get_int(low)}: expected at most {high}, which is {config.get_int(high)}")
+    _check_limits(config)
     if not config.log_dirs or "" in config.log_dirs:
         raise ConfigError("log.dirs: expected at least one directory")
     # Both parse when they are first asked for; here, so that a bad one is an error of the settings.
     _ = config.listeners, config.advertised_listeners
+
+
+def _check_limits(config: NodeConfig) -> None:
+    bytes_max, request_max = "queued.max.request.bytes", "socket.request.max.bytes"
+    if 0 < config.get_int(bytes_max) < config.get_int(request_max):
+        raise ConfigError(
+            f"{bytes_max}={config.get_int(bytes_max)}: expected at least {request_max}, which is"
+            f" {config.get_int(request_max)}: such a request would never find room"
+        )
+    overrides = config.get_str("max.connections.per.ip.overrides")
+    for entry in filter(None, (part.strip() for part in overrides.split(","))):
+        host, _, number = entry.rpartition(":")
+        if not host or not number.isdecimal():
+            raise ConfigError(
+                f"max.connections.per.ip.overrides={overrides}: expected address:number pairs, not {entry}"
+            )
+    if config.get_int("max.connections.per.ip") == 0 and not overrides:
+        raise ConfigError("max.connections.per.ip=0 lets in only those that max.connections.per.ip.overrides names")

@@ -11,12 +11,14 @@ from enum import Enum
 from typing import Any
 
 from tidelog.broker.buffers import Buffers
+from tidelog.broker.connection_limits import ConnectionLimits
 from tidelog.broker.deadlines import Deadlines
 from tidelog.broker.dispatch import Dispatch
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.metrics import Metrics
+from tidelog.broker.peer_log import PeerLog
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registry import registered_apis
 from tidelog.broker.services import Services
@@ -31,6 +33,7 @@ from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.config import NodeConfig
 from tidelog.node.groups import Groups, GroupView
+from tidelog.node.limits import make_ledger, socket_options
 from tidelog.node.listeners import address
 from tidelog.node.ports import Ports
 from tidelog.node.upkeep import Upkeep
@@ -57,6 +60,7 @@ class Node:
         self.ports = ports
         self.state = State.STARTING
         self.metrics = Metrics(ports.clock.monotonic_s)
+        self.ledger = make_ledger(config, ports)
         self.listeners: list[BrokerListener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ended: asyncio.Future[None] | None = None
@@ -176,15 +180,20 @@ class Node:
             directories=self._directories,
             producer_ids=ProducerIds(self.controller, node_id),
             groups=self._groups.coordinator,
-            fetch_sessions=FetchSessions(ports.random, config.get_int("max.incremental.fetch.session.cache.slots")),
+            fetch_sessions=FetchSessions(
+                ports.random,
+                config.get_int("max.incremental.fetch.session.cache.slots"),
+                remembered=self.ledger.session_partitions,
+            ),
             metadata_cache=MetadataCache(),
             deadlines=self.deadlines,
             metrics=self.metrics,
+            ledger=self.ledger,
             fatal=self._fatal,
             apis=apis,
         )
         self._dispatch = Dispatch(self.services, apis)
-        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, self.metrics)
+        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, self.metrics, self.ledger)
 
     def _load_partitions(self) -> None:
         self.partitions.load(self.publisher.image, self.live_config.values)
@@ -201,6 +210,9 @@ class Node:
         config = self.config
         advertised = {entry.name: (entry.host, entry.port) for entry in config.advertised_listeners or ()}
         buffers = Buffers()
+        monotonic_s = self.ports.clock.monotonic_s
+        limits = ConnectionLimits(self.live_config, monotonic_s, self.ledger.connections, config.own_listener)
+        peer_log = PeerLog(logging.getLogger("tidelog.connection"), monotonic_s)
         for entry in config.listeners:
             if entry.name in config.get_list("controller.listener.names"):
                 continue
@@ -214,7 +226,11 @@ class Node:
                 clock=self.ports.clock,
                 buffers=buffers,
                 metrics=self.metrics,
+                ledger=self.ledger,
+                limits=limits,
+                peer_log=peer_log,
                 handle_frame=self._dispatch.handle_frame,
+                options=socket_options(config),
             )
             await listener.bind(self.ports.net)
             self.listeners.append(listener)

@@ -16,6 +16,8 @@ class Ports:
     net: Net
     workers: Workers
     random: random.Random
+    connections_max: int = 2**31 - 1
+    """How many connections there are descriptors for."""
     release: Callable[[], None] = lambda: None
     """Threads and descriptors go: to be called by who picked the ports, when nothing uses them any more."""
 
@@ -23,6 +25,7 @@ class Ports:
 def os_ports(*, durable: bool = True) -> Ports:
     """The operating system's. Without durability nothing is synced: for data that nobody keeps."""
     from tidelog.runtime.clock import SystemClock
+    from tidelog.runtime.descriptors import connections_max
     from tidelog.runtime.net import OsNet
     from tidelog.runtime.workers import ThreadWorkers
 
@@ -41,5 +44,11 @@ def os_ports(*, durable: bool = True) -> Ports:
         disk.close()
 
     return Ports(
-        clock=SystemClock(), disk=disk, net=OsNet(), workers=workers, random=random.SystemRandom(), release=release
+        clock=SystemClock(),
+        disk=disk,
+        net=OsNet(),
+        workers=workers,
+        random=random.SystemRandom(),
+        connections_max=connections_max(),
+        release=release,
     )

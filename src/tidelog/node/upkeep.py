@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tidelog.broker.ledger import Ledger
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
 from tidelog.metadata.live_config import LiveConfig
@@ -13,6 +14,7 @@ from tidelog.replication.partitions import Partitions
 
 _SLICE = 200
 _IDLE_CHECK_S = 10.0
+_LIMITS_CHECK_S = 1.0
 _LAG_CHECK_S = 0.1
 
 
@@ -29,11 +31,13 @@ class Upkeep:
         listeners: list[BrokerListener],
         config: LiveConfig,
         metrics: Metrics,
+        ledger: Ledger,
     ) -> None:
         self._partitions = partitions
         self._listeners = listeners
         self._config = config
         self._metrics = metrics
+        self._ledger = ledger
 
     def tasks(self) -> list[Awaitable[None]]:
         def ms(name: str) -> Callable[[], float]:
@@ -44,6 +48,7 @@ class Upkeep:
             every(ms("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
             every(ms("producer.id.expiration.check.interval.ms"), self._expire_producers),
             every(lambda: _IDLE_CHECK_S, self._idle),
+            every(lambda: _LIMITS_CHECK_S, self._limits),
             self._watch_loop_lag(),
         ]
 
@@ -66,6 +71,14 @@ class Upkeep:
     async def _idle(self) -> None:
         for listener in self._listeners:
             listener.close_idle()
+
+    async def _limits(self) -> None:
+        """Who keeps others waiting is cut off; limits may have been changed meanwhile."""
+        self._ledger.enforce()
+        for listener in self._listeners:
+            while listener.shrink():
+                pass
+            listener.admit_waiting()
 
     async def _watch_loop_lag(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,8 +7,47 @@ ones: thousands of partitions may be written before a sync.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Protocol
+from typing import Final, Protocol
+
+_FILES_MAX: Final = 8192
+_RESERVE: Final = 256
+"""For what is neither: listeners, the loop's own, connections that are accepted only to be turned away."""
+
+
+def descriptors_max() -> int | None:
+    """How many the process may open, None where nobody counts."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if limit < 0 else limit
+
+
+def raise_descriptors_max() -> None:
+    """As far as is allowed: the usual 1,024 is the start of a range, not advice."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit below the one that it names
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def files_share(limit: int) -> int:
+    """Half, while that is not plenty: the rest is for connections."""
+    return min(limit // 2, _FILES_MAX)
+
+
+def connections_max() -> int:
+    limit = descriptors_max()
+    if limit is None:
+        return 2**31 - 1
+    return max(limit - files_share(limit) - min(_RESERVE, limit // 8), 1)
 
 
 class Holder(Protocol):

@@ -18,7 +18,7 @@ from typing import Final
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Buffer, File
-from tidelog.runtime.descriptors import Descriptors
+from tidelog.runtime.descriptors import Descriptors, descriptors_max, files_share
 from tidelog.runtime.dirlock import DirectoryLock, lock_file
 from tidelog.runtime.syncfs import find_syncfs
 
@@ -462,10 +462,5 @@ def _device(directory: str) -> int:
 
 
 def _most_descriptors(at_least: int) -> int:
-    """Half of what the process may open: the other half is for connections."""
-    try:
-        import resource
-    except ImportError:
-        return at_least
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return at_least if limit < 0 else max(min(at_least, limit // 2), limit // 2)
+    limit = descriptors_max()
+    return at_least if limit is None else files_share(limit)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog.kernel.errors import ListenError
+from tidelog.kernel.ports import SocketOptions
 
-BACKLOG: Final = 1024
 _WILDCARDS: Final = ("", "::", "[::]")
 
 
@@ -34,14 +34,24 @@ class OsListener:
 
 
 class OsNet:
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> OsListener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        options: SocketOptions = SocketOptions(),  # noqa: B008 - it never changes
+    ) -> OsListener:
         loop = asyncio.get_running_loop()
         try:
             bound = await _bind(loop, host, port)
         except (OSError, OverflowError) as error:
             raise ListenError(_reason(host, port, error)) from error
         try:
-            server = await loop.create_server(factory, sock=bound, backlog=BACKLOG)
+            # What it accepts inherits them; set later, they would not shape the window that a peer is offered.
+            for option, size in ((socket.SO_SNDBUF, options.send_bytes), (socket.SO_RCVBUF, options.receive_bytes)):
+                if size > 0:
+                    bound.setsockopt(socket.SOL_SOCKET, option, size)
+            server = await loop.create_server(factory, sock=bound, backlog=options.backlog)
         except OSError as error:
             bound.close()
             raise ListenError(_reason(host, port, error)) from error

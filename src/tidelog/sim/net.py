@@ -15,6 +15,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from tidelog.kernel.errors import ListenError
+from tidelog.kernel.ports import SocketOptions
 from tidelog.sim.loop import SimLoop
 from tidelog.sim.transport import SimTransport
 
@@ -265,7 +266,13 @@ class SimHost:
         self._port += 1
         return self._port
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> SimListener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        options: SocketOptions = SocketOptions(),  # noqa: B008 - it never changes
+    ) -> SimListener:
         self._check_alive()
         return self._net.listen(self, host, port, factory)
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.buffers import Buffers
 from tidelog.broker.connection import Connection
+from tidelog.broker.connection_limits import ConnectionLimits
+from tidelog.broker.ledger import Ledger
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
-from tidelog.kernel.ports import Buffer
+from tidelog.broker.peer_log import PeerLog
+from tidelog.kernel.ports import Buffer, SocketOptions
+from tidelog.metadata.config import BrokerValues
+from tidelog.metadata.live_config import LiveConfig
 
 Handle = Callable[[Connection, memoryview], Sequence[Buffer] | None]
 
@@ -30,8 +36,8 @@ class FakeClock:
 class FakeTransport(asyncio.Transport):
     """`high_water` bytes unread by the peer pause the writer, as a real transport does: within the call of write."""
 
-    def __init__(self, protocol: Connection, *, high_water: int = 1 << 40) -> None:
-        super().__init__({"peername": ("127.0.0.1", 5), "sockname": ("127.0.0.1", 9092)})
+    def __init__(self, protocol: Connection, *, high_water: int = 1 << 40, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5), "sockname": ("127.0.0.1", 9092)})
         self.protocol = protocol
         self.high_water = high_water
         self.written: list[bytes] = []
@@ -56,6 +62,9 @@ class FakeTransport(asyncio.Transport):
         if self.is_full:
             self.is_full = False
             self.protocol.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def pause_reading(self) -> None:
         assert self.reading
@@ -98,15 +107,23 @@ class WatchedBuffers(Buffers):
         super().give(buffer)
 
 
-class Link:
-    """One connection and its peer."""
+class World:
+    """What the connections of one node share."""
 
-    def __init__(self, handle: Handle, *, frame_bytes_max: int = 1 << 20, high_water: int = 1 << 40) -> None:
+    def __init__(self, config: Mapping[str, str] | None = None, **limits: int) -> None:
         self.clock = FakeClock()
         self.buffers = WatchedBuffers()
         self.metrics = Metrics(self.clock.monotonic_s)
-        self.listener = BrokerListener(
-            name="PLAINTEXT",
+        self.config = LiveConfig(BrokerValues(dict(config or {})), 1)
+        self.ledger = Ledger(self.clock.monotonic_s, **limits)
+        self.limits = ConnectionLimits(self.config, self.clock.monotonic_s, self.ledger.connections, "PLAINTEXT")
+        self.peer_log = PeerLog(logging.getLogger("tidelog.connection"), self.clock.monotonic_s)
+
+    def listener(
+        self, handle: Handle, *, name: str = "PLAINTEXT", frame_bytes_max: int = 1 << 20, backlog: int = 1024
+    ) -> BrokerListener:
+        listener = BrokerListener(
+            name=name,
             host="127.0.0.1",
             port=9092,
             advertised=None,
@@ -115,11 +132,36 @@ class Link:
             clock=self.clock,
             buffers=self.buffers,
             metrics=self.metrics,
+            ledger=self.ledger,
+            limits=self.limits,
+            peer_log=self.peer_log,
             handle_frame=handle,
+            options=SocketOptions(backlog=backlog),
         )
-        self.listener.start_serving()
+        listener.start_serving()
+        return listener
+
+
+class Link:
+    """One connection and its peer."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        *,
+        frame_bytes_max: int = 1 << 20,
+        high_water: int = 1 << 40,
+        world: World | None = None,
+        host: str = "127.0.0.1",
+        listener: BrokerListener | None = None,
+    ) -> None:
+        world = world or World()
+        self.clock = world.clock
+        self.buffers = world.buffers
+        self.metrics = world.metrics
+        self.listener = listener or world.listener(handle, frame_bytes_max=frame_bytes_max)
         self.connection = self.listener._accept()
-        self.transport = FakeTransport(self.connection, high_water=high_water)
+        self.transport = FakeTransport(self.connection, high_water=high_water, host=host)
         self.connection.connection_made(self.transport)
         self._unsent = bytearray()
 

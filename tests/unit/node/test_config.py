@@ -103,10 +103,6 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
         ),
         ("num.io.threads=9", "num.io.threads is known but has no effect yet"),
         (
-            "listener.name.plaintext.max.connections=9",
-            "listener.name.plaintext.max.connections is known but has no effect yet",
-        ),
-        (
             "listener.name.plaintext.connections.max.idle.ms=9",
             "listener.name.plaintext.connections.max.idle.ms is known but has no effect yet",
         ),
@@ -158,6 +154,19 @@ def test_errors_before_any_value_is_looked_at(tmp_path: Path) -> None:
     ("settings", "sentence"),
     [
         (["node.id=1", "broker.id=2"], "node.id=1 and broker.id=2: they are two names of one thing"),
+        (
+            ["queued.max.request.bytes=1000"],
+            "queued.max.request.bytes=1000: expected at least socket.request.max.bytes, which is 104857600: such a"
+            " request would never find room",
+        ),
+        (
+            ["max.connections.per.ip=0"],
+            "max.connections.per.ip=0 lets in only those that max.connections.per.ip.overrides names",
+        ),
+        (
+            ["max.connections.per.ip.overrides=10.0.0.1:5,somebody"],
+            "max.connections.per.ip.overrides=10.0.0.1:5,somebody: expected address:number pairs, not somebody",
+        ),
         (
             ["group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"],
             "group.min.session.timeout.ms=9: expected at most group.max.session.timeout.ms, which is 8",

@@ -14,6 +14,7 @@ from tidelog.broker.api import Api
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
+from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
@@ -22,6 +23,7 @@ from tidelog.replication.partition import Partition
 
 _Data = FetchResponse.PartitionData
 _READ_COMMITTED: Final = 1
+_LEAST_ROOM: Final = 64 * 1024
 _log = logging.getLogger("tidelog.fetch")
 
 
@@ -31,15 +33,28 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
         return FetchResponse(error_code=fetching)
     fetch = _Fetch(request, fetching, ctx)
     results = fetch.read()
-    if fetch.is_enough(results) or request.max_wait_ms <= 0:
-        return fetch.respond(results)
-    return fetch.park()
+    is_done = fetch.is_enough(results) or request.max_wait_ms <= 0 or ctx.services.ledger.parked_bytes.is_full
+    if not is_done:
+        return fetch.park()
+    if ctx.connection.answers_wait:
+        return fetch.answer_in_turn()
+    return fetch.respond(results)
 
 
 class _Fetch:
     """One request while it is read and, perhaps, waits."""
 
-    __slots__ = ("_bytes_missing", "_ctx", "_deadline", "_fetching", "_is_woken", "_parked", "_request", "_watched")
+    __slots__ = (
+        "_bytes_missing",
+        "_ctx",
+        "_deadline",
+        "_fetching",
+        "_is_woken",
+        "_parked",
+        "_parked_bytes",
+        "_request",
+        "_watched",
+    )
 
     def __init__(self, request: FetchRequest, fetching: Fetching, ctx: RequestContext) -> None:
         self._request = request
@@ -50,11 +65,15 @@ class _Fetch:
         self._watched: list[Partition] = []
         self._bytes_missing = request.min_bytes
         self._is_woken = False
+        self._parked_bytes = 0
 
     # reading
 
     def read(self) -> list[_Data]:
-        room = min(self._request.max_bytes, self._ctx.services.config.integer("fetch.max.bytes"))
+        services = self._ctx.services
+        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"))
+        # The fuller the node is of answers that nobody takes, the smaller they become.
+        room = min(room, max(services.ledger.answer_bytes.left // 2, _LEAST_ROOM))
         results = []
         nothing_yet = True
         for fetched in self._fetching.partitions:
@@ -128,8 +147,7 @@ class _Fetch:
     # waiting
 
     def park(self) -> Parked:
-        self._parked = self._ctx.park()
-        self._parked.when_dropped(self._forget)
+        self._parked = self._hold()
         self._deadline = self._ctx.services.deadlines.after(self._request.max_wait_ms / 1000, self._complete)
         for fetched in self._fetching.partitions:
             partition = self._find(fetched)
@@ -137,6 +155,27 @@ class _Fetch:
                 partition.add_waiter(self._on_append)
                 self._watched.append(partition)
         return self._parked
+
+    def _hold(self) -> Parked:
+        self._parked_bytes = PARKED_REQUEST_BYTES + PARKED_PARTITION_BYTES * len(self._fetching.partitions)
+        self._ctx.services.ledger.parked_bytes.used += self._parked_bytes
+        parked = self._ctx.park()
+        parked.when_dropped(self._forget)
+        return parked
+
+    def answer_in_turn(self) -> Parked:
+        """Others are before it, and may be for long: what was read is dropped, and read again when they have left."""
+        parked = self._hold()
+        parked.answer_in_turn(self._make)
+        return parked
+
+    def _make(self) -> FetchResponse:
+        self._release()
+        return self.respond(self.read())
+
+    def _release(self) -> None:
+        self._ctx.services.ledger.parked_bytes.used -= self._parked_bytes
+        self._parked_bytes = 0
 
     def _on_append(self, partition: Partition, new_bytes: int) -> None:
         self._bytes_missing -= new_bytes
@@ -149,10 +188,14 @@ class _Fetch:
         parked = self._parked
         if parked is None:
             return
-        self._forget()
-        parked.answer(self.respond(self.read()))
+        self._unwatch()
+        parked.answer_in_turn(self._make)
 
     def _forget(self) -> None:
+        self._unwatch()
+        self._release()
+
+    def _unwatch(self) -> None:
         self._parked = None
         if self._deadline is not None:
             self._deadline.cancel()

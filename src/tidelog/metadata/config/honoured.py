@@ -16,6 +16,9 @@ _NAMES = """
     group.max.session.timeout.ms group.max.size offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes offsets.retention.minutes offsets.retention.check.interval.ms
     offsets.commit.timeout.ms offset.metadata.max.bytes socket.request.max.bytes connections.max.idle.ms
+    queued.max.request.bytes tidelog.queued.max.response.bytes max.connections max.connections.per.ip
+    max.connections.per.ip.overrides max.connection.creation.rate socket.send.buffer.bytes socket.receive.buffer.bytes
+    socket.listen.backlog.size inter.broker.listener.name
     fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit tidelog.http.listener
     tidelog.sync.mode
 
@@ -26,6 +29,9 @@ _NAMES = """
 
 HONOURED: frozenset[str] = frozenset(_NAMES.split())
 """Broker, topic and group names alike; a name that two scopes share is honoured in both."""
+
+PER_LISTENER: frozenset[str] = frozenset(("max.connections", "max.connection.creation.rate"))
+"""Those that listener.name.<listener>.<config> may set for one listener."""
 
 NOT_YET: dict[str, dict[str, str]] = {
     "cleanup.policy": {"compact": "there is no compaction yet, so all records are kept"},

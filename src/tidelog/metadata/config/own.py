@@ -23,6 +23,15 @@ OWN_CONFIGS: tuple[ConfigKey, ...] = (
         importance="high",
         update_mode="read-only",
     ),
+    ConfigKey(
+        name="tidelog.queued.max.response.bytes",
+        scope="broker",
+        type="long",
+        default="134217728",
+        validator="range 1048576 *",
+        importance="medium",
+        update_mode="read-only",
+    ),
 )
 
 DEFAULTS: dict[str, str | None] = {
@@ -32,5 +41,8 @@ DEFAULTS: dict[str, str | None] = {
     "advertised.listeners": "auto",
     "controller.listener.names": "CONTROLLER",
     "log.dir": "tidelog-data",
+    "socket.listen.backlog.size": "1024",
+    "socket.receive.buffer.bytes": "-1",
+    "socket.send.buffer.bytes": "-1",
 }
 """Broker configs whose default is not Kafka's."""
