@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "consume": "read records",
     "group": "list, describe, reset and delete consumer groups",
     "dump": "show what is in the files of a data directory",
+    "verify": "check the files of a stopped node's data directories",
 }
 
 

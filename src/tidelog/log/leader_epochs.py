@@ -28,6 +28,21 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
+def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
+    """CorruptFileError for a file that is no list of growing epochs and offsets."""
+    entries: list[EpochStart] = []
+    for fields in decode_lines(data, path):
+        try:
+            epoch, start = fields
+            entry = EpochStart(natural(epoch), natural(start))
+        except ValueError:
+            raise CorruptFileError(f"{path} has a malformed line: {' '.join(fields)!r}") from None
+        if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset < entries[-1].start_offset):
+            raise CorruptFileError(f"{path} goes back at epoch {entry.epoch}")
+        entries.append(entry)
+    return entries
+
+
 class LeaderEpochs:
     __slots__ = ("_disk", "_entries", "changes", "latest", "path", "synced_changes")
 
@@ -40,20 +55,9 @@ class LeaderEpochs:
         self.synced_changes = 0
 
     def load(self) -> bool:
-        """Whether the file told anything, be it that there is no epoch. CorruptFileError for one that is no list of
-        growing epochs and offsets."""
+        """Whether the file told anything, be it that there is no epoch. CorruptFileError as in decode_epochs."""
         data = self._disk.read_file(self.path)
-        entries: list[EpochStart] = []
-        for fields in decode_lines(data or b"", self.path):
-            try:
-                epoch, start = fields
-                entry = EpochStart(natural(epoch), natural(start))
-            except ValueError:
-                raise CorruptFileError(f"{self.path} has a malformed line: {' '.join(fields)!r}") from None
-            if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset < entries[-1].start_offset):
-                raise CorruptFileError(f"{self.path} goes back at epoch {entry.epoch}")
-            entries.append(entry)
-        self._set(entries)
+        self._set(decode_epochs(data or b"", self.path))
         return bool(data)
 
     @property

@@ -14,8 +14,10 @@ _LINES: Final = "version: 0\ntopic_id: "
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     """None without the file, or with one that a power cut tore: nothing in the partition was acknowledged then."""
     data = disk.read_file(f"{directory}/{PARTITION_METADATA}")
-    if data is None:
-        return None
+    return None if data is None else decode_topic_id(data)
+
+
+def decode_topic_id(data: bytes) -> bytes | None:
     try:
         text = data.decode()
         return uuid_from_text(text[len(_LINES) :].strip()) if text.startswith(_LINES) else None

@@ -18,8 +18,10 @@ class QuorumState:
 
 def read_quorum_state(disk: Disk, path: str) -> QuorumState:
     data = disk.read_file(path)
-    if not data:
-        return QuorumState()
+    return decode_quorum_state(data, path) if data else QuorumState()
+
+
+def decode_quorum_state(data: bytes, path: str) -> QuorumState:
     try:
         content = json.loads(data)
         voters = tuple(int(voter["voterId"]) for voter in content.get("currentVoters") or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.kernel.errors import DiskFullError, ProtocolError, TidelogError
 from tidelog.kernel.ports import Disk
@@ -26,7 +26,11 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
-def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+class _Lister(Protocol):
+    def list_dir(self, path: str) -> list[str]: ...
+
+
+def list_snapshots(disk: _Lister, directory: str) -> list[SnapshotId]:
     """Oldest first."""
     found = [_NAME.fullmatch(name) for name in disk.list_dir(directory)]
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)

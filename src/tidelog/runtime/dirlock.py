@@ -35,6 +35,31 @@ def lock_file(path: str) -> DirectoryLock:
         raise DiskError(f"cannot lock {path}: {error.strerror or error}") from None
 
 
+def lock_for_reading(path: str) -> DirectoryLock:
+    """Hold the lock together with other readers, so that no node starts meanwhile; DirectoryLockedError when one runs,
+    ours or Apache's (whose lock is of the other kind, a POSIX record lock). Makes no file: without one there is none
+    to hold."""
+    owner_path = os.path.abspath(path) + ".owner"
+    if os.path.exists(owner_path) and _owner_lives(owner_path):
+        raise _locked(path)
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except FileNotFoundError:
+        return DirectoryLock(lambda: None)
+    except OSError as error:
+        raise DiskError(f"cannot open {path}: {error.strerror or error}") from None
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise _locked(path) from None
+    return DirectoryLock(lambda: os.close(fd))
+
+
 class _NoLockingError(Exception):
     pass
 

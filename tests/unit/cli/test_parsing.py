@@ -79,6 +79,9 @@ class TestCommandLine:
             (["group", "reset", "g", "--all-topics", "--to-latest", "--to-offset", "3"], "not allowed with"),
             (["dump"], "required: FILE"),
             (["dump", "x.log", "-n", "0"], "expected 1 or more"),
+            (["verify"], "name at least one data directory"),
+            (["verify", "no/such"], "there is no directory no/such"),
+            (["verify", ".", "--depe"], "there is no option --depe, did you mean '--deep'"),
         ],
     )
     def test_a_command_line_that_cannot_be_understood_is_a_sentence_and_2(
