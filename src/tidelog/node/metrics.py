@@ -44,6 +44,7 @@ def _families(node: Node) -> Iterable[Family]:
     yield from _partitions(node)
     yield from _topics(node)
     yield from _requests(node)
+    yield from _limits(node)
     yield from _groups(node)
 
 
@@ -142,6 +143,26 @@ def _requests(node: Node) -> Iterator[Family]:
         "kafka_network_requestmetrics_totaltimems_sum", "counter", "Time from request to answer, in ms.", times
     )
     yield Family("kafka_network_requestmetrics_totaltimems_count", "counter", "Requests in that sum.", counts)
+
+
+def _limits(node: Node) -> Iterator[Family]:
+    resources = [(resource, (("resource", resource.name),)) for resource in node.ledger.resources()]
+    for name, kind, text, samples in (
+        ("used", "gauge", "What clients make the node hold.", [Sample(r.used, at) for r, at in resources]),
+        ("limit", "gauge", "The most that it may be.", [Sample(r.limit, at) for r, at in resources]),
+        (
+            "refused_total",
+            "counter",
+            "Clients turned away or cut off at the limit.",
+            [Sample(r.refused, at) for r, at in resources],
+        ),
+    ):
+        yield Family(f"tidelog_ledger_{name}", kind, text, samples)
+    for name, text, value in (
+        ("refused", "Connections turned away or closed by a limit.", node.metrics.connections_refused),
+        ("throttled", "Times that connections waited for the rate limit.", node.metrics.connections_throttled),
+    ):
+        yield Family(f"tidelog_connections_{name}_total", "counter", text, [Sample(value)])
 
 
 def _groups(node: Node) -> Iterator[Family]:

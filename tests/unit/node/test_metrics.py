@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.unit.broker.test_apis import commit, find
 from tests.unit.broker.test_fetch import fetch
 from tests.unit.broker.virtual import Peer, on_node
 from tests.unit.node.exposition import Exposition, parse
-from tidelog.node.http import _Exchange
+from tidelog.node.http import CONNECTIONS_MAX, EXCHANGE_S_MAX, HttpListener, _Exchange
 from tidelog.node.metrics import render
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog.protocol.messages.fetch import FetchResponse
@@ -145,9 +147,10 @@ async def test_large_sums_keep_their_last_digits(world: SimulatedWorld, peer: Pe
 class Client:
     """The transport of one exchange, with what was answered."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: SimulatedWorld, listener: HttpListener | None = None) -> None:
         assert world.node is not None
-        self.exchange = _Exchange(world.node)
+        self.exchange = _Exchange(listener or HttpListener(world.node))
+        self.is_aborted = False
         self.answer = b""
         self.is_closed = False
         self.exchange.connection_made(self)  # type: ignore[arg-type]
@@ -158,6 +161,10 @@ class Client:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.exchange.connection_lost(None)
 
     def get(self, request: bytes, chunk: int = 1 << 20) -> tuple[int, dict[str, str], str]:
         for start in range(0, len(request), chunk):
@@ -219,3 +226,27 @@ async def test_a_request_without_end_is_refused(world: SimulatedWorld, peer: Pee
     client = Client(world)
     assert client.get(b"GET /ready HTTP/1.1\r\nX: " + b"x" * 9000, 1000)[0] == 431
     client.exchange.data_received(b"more")
+    assert client.answer.count(b"HTTP/1.1") == 1
+
+
+@on_node
+async def test_an_exchange_has_its_time_and_so_many_go_on_at_once(world: SimulatedWorld, peer: Peer) -> None:
+    assert world.node is not None
+    listener = HttpListener(world.node)
+    slow = [Client(world, listener) for _ in range(CONNECTIONS_MAX)]
+    assert Client(world, listener).is_aborted
+    await asyncio.sleep(EXCHANGE_S_MAX - 1)
+    assert slow[0].get(b"GET /ready HTTP/1.1\r\n\r\n")[0] == 200
+    assert not any(client.is_aborted for client in slow)
+    await asyncio.sleep(2)
+    assert all(client.is_aborted for client in slow), "also the one that does not take its answer"
+    assert not Client(world, listener).is_aborted
+
+
+@on_node
+async def test_what_clients_make_the_node_hold_is_on_the_page(world: SimulatedWorld, peer: Peer) -> None:
+    found = scrape(world)
+    assert found.value("tidelog_ledger_used", resource="connections") == 1
+    assert found.value("tidelog_ledger_limit", resource="answer_bytes") == 128 << 20
+    assert found.value("tidelog_ledger_refused_total", resource="request_bytes") == 0
+    assert found.value("tidelog_connections_refused_total") == 0
