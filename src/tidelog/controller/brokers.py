@@ -17,13 +17,15 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {"metadata.version": 
 
 
 def bootstrap(image: MetadataImage) -> Decision:
-    """A new cluster finalises its features before anything else is written."""
-    if image.features:
-        return Decision(None)
-    levels = [
-        r.FeatureLevelRecord(name=name, feature_level=high) for name, (_, high) in sorted(SUPPORTED_FEATURES.items())
-    ]
-    return Decision(None, levels)
+    """A new cluster finalises its features before anything else is written. What Apache Kafka began and did not end
+    is given up, as its own next controller would do: the records that follow must not be taken for a part of it."""
+    records: list[Any] = []
+    if image.held is not None:
+        records.append(r.AbortTransactionRecord(reason="the controller that began it has gone"))
+    if not image.features:
+        levels = sorted((name, high) for name, (_, high) in SUPPORTED_FEATURES.items())
+        records += [r.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
+    return Decision(None, records)
 
 
 def register(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from tidelog.metadata.carried import Identity
 from tidelog.protocol.uuids import ZERO_UUID
 
 NO_LEADER: Final = -1
@@ -84,6 +85,10 @@ class MetadataImage:
     controllers: Mapping[int, ControllerImage] = field(default_factory=lambda: _EMPTY)
     features: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     next_producer_id: int = 0
+    carried: Mapping[Identity, Any] = field(default_factory=lambda: _EMPTY)
+    """Records that nothing acts on yet."""
+    held: tuple[tuple[Any, int], ...] | None = None
+    """Records of a metadata transaction that has begun, with their offsets; they count when it ends. None is none."""
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

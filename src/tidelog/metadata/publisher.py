@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidelog.kernel.errors import TidelogError
 from tidelog.metadata.image import MetadataDelta, MetadataImage
-from tidelog.metadata.replay import Replay, UnsupportedMetadataRecord
+from tidelog.metadata.replay import Replay
 from tidelog.protocol.records_framing import decode_metadata_record
+
+
+class UnsupportedMetadataRecord(TidelogError):
+    """The log holds a kind of record, or a version of one, that this release does not know."""
 
 
 class MetadataPublisher:

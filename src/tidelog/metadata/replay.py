@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidelog.kernel.errors import TidelogError
+from tidelog.metadata.carried import carry
 from tidelog.metadata.image import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -22,10 +23,7 @@ from tidelog.metadata.image import (
 from tidelog.protocol.messages import records_metadata as r
 
 _NO_CHANGE: Final = -2
-
-
-class UnsupportedMetadataRecord(TidelogError):
-    """The log holds a kind of record that this release does not know what to do with."""
+_ENDS: Final = (r.EndTransactionRecord, r.AbortTransactionRecord)
 
 
 class Replay:
@@ -39,14 +37,13 @@ class Replay:
         self._touched: set[str] = set()
         self._deleted: list[TopicImage] = []
         self._configs: set[tuple[int, str]] = set()
+        self._held: list[tuple[Any, int]] | None = None if image.held is None else list(image.held)
 
     def apply(self, record: Any, offset: int) -> None:
-        handler = _HANDLERS.get(type(record))
-        if handler is None:
-            raise UnsupportedMetadataRecord(
-                f"the metadata log holds a {type(record).__name__} at offset {offset}, "
-                "which this release of Tidelog does not support yet"
-            )
+        if self._held is not None and type(record) not in _ENDS:
+            self._held.append((record, offset))
+            return
+        handler = _HANDLERS[type(record)]
         try:
             handler(self, record, offset)
         except KeyError as error:
@@ -57,7 +54,14 @@ class Replay:
 
     def finish(self, offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
         fields: dict[str, Any] = {name: MappingProxyType(content) for name, content in self._maps.items()}
-        after = replace(self._before, offset=offset, epoch=epoch, next_producer_id=self._next_producer_id, **fields)
+        after = replace(
+            self._before,
+            offset=offset,
+            epoch=epoch,
+            next_producer_id=self._next_producer_id,
+            held=None if self._held is None else tuple(self._held),
+            **fields,
+        )
         created, changed = [], []
         for name in sorted(self._touched):
             topic = after.topics.get(name)
@@ -79,6 +83,19 @@ class Replay:
             features_changed="features" in self._maps,
         )
         return after, delta
+
+    # metadata transactions (KIP-868): what they bracket counts when they end, or never
+
+    def _begin(self, record: r.BeginTransactionRecord, offset: int) -> None:
+        self._held = []
+
+    def _end(self, record: r.EndTransactionRecord, offset: int) -> None:
+        held, self._held = self._held or [], None
+        for earlier, its_offset in held:
+            self.apply(earlier, its_offset)
+
+    def _abort(self, record: r.AbortTransactionRecord, offset: int) -> None:
+        self._held = None
 
     # maps, copied at the first write
 
@@ -231,6 +248,17 @@ class Replay:
             features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
         )
 
+    def _fence_broker(self, record: r.FenceBrokerRecord, offset: int) -> None:
+        self._write("brokers")[record.id] = replace(self._read("brokers")[record.id], fenced=True)
+
+    def _unfence_broker(self, record: r.UnfenceBrokerRecord, offset: int) -> None:
+        self._write("brokers")[record.id] = replace(self._read("brokers")[record.id], fenced=False)
+
+    # the rest
+
+    def _carry(self, record: Any, offset: int) -> None:
+        carry(self._write("carried"), record)
+
     def _nothing(self, record: Any, offset: int) -> None:
         pass
 
@@ -249,7 +277,18 @@ _HANDLERS: Final[Mapping[type, Callable[[Replay, Any, int], None]]] = {
     r.BrokerRegistrationChangeRecord: Replay._broker_change,
     r.RegisterControllerRecord: Replay._register_controller,
     r.NoOpRecord: Replay._nothing,
-    # A bootstrap is one batch here: its begin and end bracket nothing that could be torn.
-    r.BeginTransactionRecord: Replay._nothing,
-    r.EndTransactionRecord: Replay._nothing,
+    r.BeginTransactionRecord: Replay._begin,
+    r.EndTransactionRecord: Replay._end,
+    r.AbortTransactionRecord: Replay._abort,
+    # Of releases before 3.3, and of the move away from ZooKeeper, which was over before 4.0.
+    r.FenceBrokerRecord: Replay._fence_broker,
+    r.UnfenceBrokerRecord: Replay._unfence_broker,
+    r.ZkMigrationStateRecord: Replay._nothing,
+    r.ClientQuotaRecord: Replay._carry,
+    r.AccessControlEntryRecord: Replay._carry,
+    r.RemoveAccessControlEntryRecord: Replay._carry,
+    r.UserScramCredentialRecord: Replay._carry,
+    r.RemoveUserScramCredentialRecord: Replay._carry,
+    r.DelegationTokenRecord: Replay._carry,
+    r.RemoveDelegationTokenRecord: Replay._carry,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tidelog.metadata.carried import ACL, QUOTA, SCRAM, TOKEN, carried_of
 from tidelog.metadata.image import BrokerImage, ControllerImage, MetadataImage, PartitionState
 from tidelog.protocol.messages import records_metadata as r
 
@@ -23,8 +24,11 @@ def image_records(image: MetadataImage) -> Iterator[Any]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield r.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    yield from carried_of(image.carried, QUOTA)
     if image.next_producer_id > 0:
         yield r.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    for kind in (ACL, SCRAM, TOKEN):
+        yield from carried_of(image.carried, kind)
 
 
 def partition_record(topic_id: bytes, index: int, state: PartitionState) -> r.PartitionRecord:

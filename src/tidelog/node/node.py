@@ -31,6 +31,7 @@ from tidelog.log.meta_properties import MetaProperties
 from tidelog.metadata.image import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.node.carried import check_carried
 from tidelog.node.config import NodeConfig
 from tidelog.node.groups import Groups, GroupView
 from tidelog.node.limits import make_ledger, socket_options
@@ -137,6 +138,7 @@ class Node:
         )
         for committed in self._quorum.start():
             self.publisher.replay(committed.values, committed.base_offset, committed.epoch)
+        check_carried(self.publisher.image, config)
         self.live_config = LiveConfig(config.values, config.node_id)
         self.live_config.on_delta(self._everything())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, Final
 
@@ -17,8 +18,12 @@ _KEY: Final = Struct(">hh")
 
 
 def _control_batch(kind: int, message: Any, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    record = RecordInput(_KEY.pack(0, kind), encode(message, 0), now_ms)
-    return build_batch([record], base_offset=base_offset, leader_epoch=epoch, attributes=CONTROL)
+    return _batch([(kind, encode(message, 0))], base_offset, epoch, now_ms)
+
+
+def _batch(entries: Iterable[tuple[int, bytes]], base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    records = [RecordInput(_KEY.pack(0, kind), value, now_ms) for kind, value in entries]
+    return build_batch(records, base_offset=base_offset, leader_epoch=epoch, attributes=CONTROL)
 
 
 def leader_change_batch(leader_id: int, voters: list[int], epoch: int, now_ms: int) -> bytearray:
@@ -28,9 +33,12 @@ def leader_change_batch(leader_id: int, voters: list[int], epoch: int, now_ms: i
     return _control_batch(LEADER_CHANGE, message, 0, epoch, now_ms)
 
 
-def snapshot_header_batch(last_timestamp_ms: int, epoch: int, now_ms: int) -> bytearray:
+def snapshot_header_batch(
+    last_timestamp_ms: int, epoch: int, now_ms: int, more: Iterable[tuple[int, bytes]] = ()
+) -> bytearray:
+    """With further control records (kind, value), such as those that name the voters."""
     message = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp_ms)
-    return _control_batch(SNAPSHOT_HEADER, message, 0, epoch, now_ms)
+    return _batch([(SNAPSHOT_HEADER, encode(message, 0)), *more], 0, epoch, now_ms)
 
 
 def snapshot_footer_batch(base_offset: int, epoch: int, now_ms: int) -> bytearray:

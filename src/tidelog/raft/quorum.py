@@ -15,11 +15,12 @@ from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.flushing import flush
 from tidelog.log.partition_log import AppendResult, PartitionLog
-from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records, read_header
+from tidelog.protocol.batch import BatchHeader, RecordInput, build_batch, iter_headers, iter_records, read_header
 from tidelog.protocol.uuids import METADATA_TOPIC_ID
 from tidelog.raft.control import leader_change_batch
 from tidelog.raft.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from tidelog.raft.snapshots import SnapshotId, list_snapshots, read_snapshot, remove_unfinished, write_snapshot
+from tidelog.raft.voters import NO_VOTERS, Voters, check_only_voter
 
 _logger = logging.getLogger("tidelog.quorum")
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -42,7 +43,9 @@ class Quorum:
         self._config = config
         self._snapshot_bytes = snapshot_bytes
         self._bytes_since_snapshot = 0
+        self._voters = NO_VOTERS
         self.directory = f"{log_dir}/{METADATA_TOPIC}-0"
+        self._state_path = f"{self.directory}/quorum-state"
         self.epoch = 0
 
     @property
@@ -72,10 +75,13 @@ class Quorum:
         newest = snapshots[-1] if snapshots else None
         self._check_reaches(newest)
         # Read before anything is written: a start that fails must leave the log as it was.
-        held = [] if newest is None else read_snapshot(self._disk, self.directory, newest)
+        held, voters = ([], NO_VOTERS) if newest is None else read_snapshot(self._disk, self.directory, newest)
+        state = read_quorum_state(self._disk, self._state_path)
+        self._voters = self._newest_voters(voters, newest, state)
+        check_only_voter(self._node_id, self._voters.ids() or state.voters, self.directory)
         if newest is not None and self._log.log_end_offset < newest.end_offset:
             self._log.truncate_fully_and_start_at(newest.end_offset)
-        self._take_leadership(now_ms, newest)
+        self._take_leadership(now_ms, newest, state)
         return self._replay(newest, held)
 
     def _newest_snapshot_end(self) -> int:
@@ -91,12 +97,20 @@ class Quorum:
                 "what was before; restore the newest snapshot there"
             )
 
-    def _take_leadership(self, now_ms: int, newest: SnapshotId | None) -> None:
-        path = f"{self.directory}/quorum-state"
-        state = read_quorum_state(self._disk, path)
+    def _newest_voters(self, voters: Voters, newest: SnapshotId | None, state: QuorumState) -> Voters:
+        """Also those of the log behind the snapshot, which is read for it only where it may tell."""
+        if state.version > 0 or not self._disk.read_file(self._state_path):
+            for header, batch in self._batches(0 if newest is None else newest.end_offset):
+                if header.is_control:
+                    voters = voters.after(batch, header)
+        return voters
+
+    def _take_leadership(self, now_ms: int, newest: SnapshotId | None, state: QuorumState) -> None:
         self.epoch = max(state.leader_epoch, self._log.latest_epoch, newest.epoch if newest else 0) + 1
         # Durable before the first record of the epoch: two starts must never share one.
-        write_quorum_state(self._disk, path, QuorumState(self._node_id, self.epoch, (self._node_id,)))
+        version = 0 if self._voters.voters is None else 1
+        mine = QuorumState(self._node_id, self.epoch, (self._node_id,), version)
+        write_quorum_state(self._disk, self._state_path, mine)
         batch = leader_change_batch(self._node_id, [self._node_id], self.epoch, now_ms)
         self._log.append(batch, read_header(batch), leader_epoch=self.epoch, now_ms=now_ms)
         self._log.flush()
@@ -106,17 +120,21 @@ class Quorum:
         if newest is not None:
             offset = newest.end_offset
             yield Committed(offset - len(held), newest.epoch, held)
+        for header, batch in self._batches(offset):
+            if not header.is_control:
+                self._bytes_since_snapshot += header.size
+                values = [record.value or b"" for record in iter_records(batch, header)]
+                yield Committed(header.base_offset, header.leader_epoch, values)
+
+    def _batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """From the one that holds the offset to the end of the log."""
         end = self._log.log_end_offset
         while offset < end:
             data = self._log.read(offset, _READ_BYTES, end_offset=end).data
             for position, header in iter_headers(data):
                 if header.last_offset < offset:
                     continue
-                if not header.is_control:
-                    self._bytes_since_snapshot += header.size
-                    batch = memoryview(data)[position : position + header.size]
-                    values = [record.value or b"" for record in iter_records(batch, header)]
-                    yield Committed(header.base_offset, header.leader_epoch, values)
+                yield header, memoryview(data)[position : position + header.size]
                 offset = header.next_offset
 
     async def append(self, values: Sequence[bytes]) -> Committed:
@@ -143,7 +161,7 @@ class Quorum:
         snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
         self._bytes_since_snapshot = 0
         try:
-            write_snapshot(self._disk, self.directory, snapshot, values(), now_ms, now_ms)
+            write_snapshot(self._disk, self.directory, snapshot, values(), now_ms, now_ms, self._voters)
         except DiskFullError as error:
             _logger.warning("%s; it is tried again when the log has grown by as much again", error)
             return False

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, Protocol
 
 from tidelog.kernel.errors import DiskFullError, ProtocolError, TidelogError
 from tidelog.kernel.ports import Disk
-from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, iter_records
+from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, iter_records, read_header
 from tidelog.raft.control import snapshot_footer_batch, snapshot_header_batch
+from tidelog.raft.voters import NO_VOTERS, Voters
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
@@ -44,14 +45,21 @@ def remove_unfinished(disk: Disk, directory: str) -> None:
 
 
 def write_snapshot(
-    disk: Disk, directory: str, snapshot: SnapshotId, values: Iterable[bytes], last_timestamp_ms: int, now_ms: int
+    disk: Disk,
+    directory: str,
+    snapshot: SnapshotId,
+    values: Iterable[bytes],
+    last_timestamp_ms: int,
+    now_ms: int,
+    voters: Voters = NO_VOTERS,
 ) -> None:
     path = f"{directory}/{snapshot.file_name}"
     part = path + _PART
     disk.remove(part)
     file = disk.open(part, create=True)
     try:
-        for batch in _batches(values, snapshot.epoch, last_timestamp_ms, now_ms):
+        header = snapshot_header_batch(last_timestamp_ms, snapshot.epoch, now_ms, voters.records())
+        for batch in _batches(header, values, snapshot.epoch, now_ms):
             if file.append([batch]) != len(batch):
                 raise DiskFullError(f"no room for the metadata snapshot {path}")
         file.sync()
@@ -64,9 +72,9 @@ def write_snapshot(
     disk.sync_dir(directory)
 
 
-def _batches(values: Iterable[bytes], epoch: int, last_timestamp_ms: int, now_ms: int) -> Iterator[bytearray]:
-    yield snapshot_header_batch(last_timestamp_ms, epoch, now_ms)
-    offset = 1
+def _batches(header: bytearray, values: Iterable[bytes], epoch: int, now_ms: int) -> Iterator[bytearray]:
+    yield header
+    offset = read_header(header).next_offset
     pending: list[RecordInput] = []
     for value in values:
         pending.append(RecordInput(None, value, now_ms))
@@ -80,8 +88,9 @@ def _batches(values: Iterable[bytes], epoch: int, last_timestamp_ms: int, now_ms
     yield snapshot_footer_batch(offset, epoch, now_ms)
 
 
-def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[bytes]:
-    """The values of its data records. A damaged snapshot is an error, never a shorter one."""
+def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> tuple[list[bytes], Voters]:
+    """The values of its data records, and what its control records tell. A damaged snapshot is an error, never a
+    shorter one."""
     path = f"{directory}/{snapshot.file_name}"
     data = disk.read_file(path) or b""
     try:
@@ -90,8 +99,9 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> list[byte
         raise TidelogError(f"the metadata snapshot {path} is damaged: {error}") from None
 
 
-def _read_values(data: bytes, path: str) -> list[bytes]:
+def _read_values(data: bytes, path: str) -> tuple[list[bytes], Voters]:
     values: list[bytes] = []
+    voters = NO_VOTERS
     end = 0
     complete = False
     for position, header in iter_headers(data):
@@ -101,8 +111,9 @@ def _read_values(data: bytes, path: str) -> list[bytes]:
         end = position + header.size
         if header.is_control:
             complete = position > 0
+            voters = voters.after(batch, header)
             continue
         values.extend(record.value or b"" for record in iter_records(batch, header))
     if end != len(data) or not complete:
         raise TidelogError(f"the metadata snapshot {path} is not complete")
-    return values
+    return values, voters

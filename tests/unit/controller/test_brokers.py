@@ -40,6 +40,14 @@ def test_features_are_finalised_once() -> None:
     assert brokers.bootstrap(cluster.image).records == []
 
 
+def test_a_transaction_that_nobody_will_end_is_given_up_before_anything_else() -> None:
+    cluster = Cluster()
+    cluster.apply(r.BeginTransactionRecord(), r.FeatureLevelRecord(name="metadata.version", feature_level=29))
+    cluster.commit(brokers.bootstrap(cluster.image))
+    assert cluster.image.held is None
+    assert cluster.image.features == {"metadata.version": 30}
+
+
 def test_a_node_that_signs_off_is_fenced_and_leads_nothing() -> None:
     cluster = with_partition()
     cluster.commit(brokers.sign_off(cluster.image, 1))

@@ -178,7 +178,29 @@ def _controller(draw: Any, world: World) -> list[Any]:
 
 
 def _nothing(draw: Any, world: World) -> list[Any]:
-    return [draw(st.sampled_from((r.NoOpRecord(), r.BeginTransactionRecord(name="x"), r.EndTransactionRecord())))]
+    return draw(st.sampled_from(([r.NoOpRecord()], [r.BeginTransactionRecord(name="x"), r.EndTransactionRecord()])))
+
+
+def _carried(draw: Any, world: World) -> list[Any]:
+    name, number = draw(st.sampled_from(("a", "b"))), draw(st.integers(1, 2))
+    part = r.ClientQuotaRecord.EntityData
+    entity = [part(entity_type="user", entity_name=draw(st.none() | st.just(name)))]
+    return [
+        draw(
+            st.sampled_from(
+                (
+                    r.AccessControlEntryRecord(id=name.encode() * 16, principal=str(number)),
+                    r.RemoveAccessControlEntryRecord(id=name.encode() * 16),
+                    r.UserScramCredentialRecord(name=name, mechanism=number, salt=b"salt"),
+                    r.RemoveUserScramCredentialRecord(name=name, mechanism=number),
+                    r.DelegationTokenRecord(token_id=name, expiration_timestamp=number),
+                    r.RemoveDelegationTokenRecord(token_id=name),
+                    r.ClientQuotaRecord(entity=entity, key="k", value=number / 3),
+                    r.ClientQuotaRecord(entity=entity, key="k", remove=True),
+                )
+            )
+        )
+    ]
 
 
 _STEPS = (
@@ -197,6 +219,8 @@ _STEPS = (
     _unregister,
     _controller,
     _nothing,
+    _carried,
+    _carried,
 )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.controller.decision import encode_record
-from tidelog.kernel.errors import ProtocolError
-from tidelog.metadata.publisher import MetadataPublisher
-from tidelog.metadata.replay import UnsupportedMetadataRecord
+from tidelog.kernel.errors import ProtocolError, TidelogError
+from tidelog.metadata.publisher import MetadataPublisher, UnsupportedMetadataRecord
 from tidelog.protocol.messages import records_metadata as r
 
 TOPIC = r.TopicRecord(name="t", topic_id=b"t" * 16)
@@ -49,6 +48,6 @@ def test_a_batch_that_fails_in_the_middle_changes_nothing() -> None:
     before = publisher.image
     told: list[object] = []
     publisher.subscribe(told.append)
-    with pytest.raises(UnsupportedMetadataRecord):
-        publisher.apply([TOPIC, r.ClientQuotaRecord()], 0, 1)
+    with pytest.raises(TidelogError, match="RemoveTopicRecord"):
+        publisher.apply([TOPIC, r.RemoveTopicRecord(topic_id=b"?" * 16)], 0, 1)
     assert publisher.image is before and not told

@@ -14,8 +14,10 @@ from tidelog.controller.decision import encode_record
 from tidelog.kernel.errors import TidelogError
 from tidelog.metadata.image import MetadataDelta, MetadataImage, TopicImage
 from tidelog.metadata.publisher import MetadataPublisher
-from tidelog.metadata.replay import Replay, UnsupportedMetadataRecord
+from tidelog.metadata.replay import _HANDLERS, Replay
+from tidelog.metadata.snapshot import image_records
 from tidelog.protocol.messages import records_metadata as r
+from tidelog.protocol.schema import message_names
 
 some = settings(max_examples=60, deadline=None)
 A, B = b"a" * 16, b"b" * 16
@@ -25,7 +27,9 @@ def plain(image: MetadataImage) -> dict[str, Any]:
     """Maps as dictionaries, so that images compare by content and can be kept."""
     topics = {name: (topic.topic_id, dict(topic.partitions)) for name, topic in image.topics.items()}
     configs = {resource: dict(values) for resource, values in image.configs.items()}
-    rest = {name: dict(getattr(image, name)) for name in ("topic_names", "brokers", "controllers", "features")}
+    rest = {
+        name: dict(getattr(image, name)) for name in ("topic_names", "brokers", "controllers", "features", "carried")
+    }
     return {"topics": topics, "configs": configs, "next_producer_id": image.next_producer_id, **rest}
 
 
@@ -189,6 +193,7 @@ def test_questions_about_what_is_not_there() -> None:
         r.PartitionRecord(partition_id=0, topic_id=A),
         r.PartitionChangeRecord(partition_id=0, topic_id=A),
         r.BrokerRegistrationChangeRecord(broker_id=7),
+        r.UnfenceBrokerRecord(id=7),
     ],
     ids=lambda record: type(record).__name__,
 )
@@ -197,6 +202,75 @@ def test_a_record_about_something_that_never_was_is_a_clear_error(record: Any) -
         Replay(MetadataImage()).apply(record, 12)
 
 
-def test_a_kind_of_record_that_has_no_use_yet_is_a_clear_error() -> None:
-    with pytest.raises(UnsupportedMetadataRecord, match="AccessControlEntryRecord at offset 7, which this release"):
-        Replay(MetadataImage()).apply(r.AccessControlEntryRecord(), 7)
+def test_there_is_no_kind_of_record_that_would_be_refused() -> None:
+    shapes = [getattr(r, name) for name in message_names("records_metadata")]
+    assert set(_HANDLERS) == set(shapes)
+
+
+def acl(number: int, name: str = "t") -> r.AccessControlEntryRecord:
+    return r.AccessControlEntryRecord(id=bytes([number]) * 16, resource_type=2, resource_name=name, principal="User:a")
+
+
+def quota(value: float, user: str | None, key: str = "producer_byte_rate", remove: bool = False) -> r.ClientQuotaRecord:
+    part = r.ClientQuotaRecord.EntityData
+    entity = [part(entity_type="user", entity_name=user), part(entity_type="client-id", entity_name=None)]
+    return r.ClientQuotaRecord(entity=entity, key=key, value=value, remove=remove)
+
+
+def scram(user: str, mechanism: int, salt: bytes = b"s") -> r.UserScramCredentialRecord:
+    return r.UserScramCredentialRecord(name=user, mechanism=mechanism, salt=salt, iterations=4096)
+
+
+def test_what_nothing_acts_on_is_carried_the_newest_of_each() -> None:
+    token = r.DelegationTokenRecord(owner="User:a", token_id="t", renewers=["User:b"], expiration_timestamp=5)
+    renewed = r.DelegationTokenRecord(owner="User:a", token_id="t", renewers=["User:b"], expiration_timestamp=9)
+    before = [token, scram("a", 1), scram("a", 2), acl(2), acl(1), quota(1.5, "a"), quota(2.5, None)]
+    publisher, _ = play([before, [quota(3.5, "a"), scram("a", 2, b"new"), renewed]])
+    assert list(image_records(publisher.image)) == [
+        quota(2.5, None),
+        quota(3.5, "a"),
+        acl(1),
+        acl(2),
+        scram("a", 1),
+        scram("a", 2, b"new"),
+        renewed,
+    ]
+
+
+def test_what_is_carried_goes_with_its_removal() -> None:
+    there = [acl(1), acl(2), quota(1, "a"), quota(2, "a", "request_percentage"), scram("a", 1), scram("a", 2)]
+    gone = [
+        r.RemoveAccessControlEntryRecord(id=bytes([1]) * 16),
+        quota(0, "a", remove=True),
+        r.RemoveUserScramCredentialRecord(name="a", mechanism=2),
+        r.RemoveDelegationTokenRecord(token_id="never there"),
+    ]
+    publisher, _ = play([there, gone])
+    assert list(image_records(publisher.image)) == [quota(2, "a", "request_percentage"), acl(2), scram("a", 1)]
+
+
+# metadata transactions
+
+
+def created(name: str) -> list[Any]:
+    return [r.TopicRecord(name=name, topic_id=name.encode() * 16)]
+
+
+def test_a_transaction_over_several_batches_counts_when_it_ends() -> None:
+    begin, end = r.BeginTransactionRecord(name="x"), r.EndTransactionRecord()
+    publisher, deltas = play([created("a"), [begin, *created("b")], created("c"), [end, *created("d")]])
+    assert [sorted(topic.name for topic in delta.created) for delta in deltas] == [["a"], [], [], ["b", "c", "d"]]
+    assert publisher.image.held is None
+
+
+def test_a_transaction_that_is_given_up_never_was() -> None:
+    begin, abort = r.BeginTransactionRecord(), r.AbortTransactionRecord(reason="no")
+    publisher, _ = play([[begin, *created("a")], [abort], created("b")])
+    assert list(publisher.image.topics) == ["b"]
+    assert publisher.image.held is None
+
+
+def test_the_image_tells_of_a_transaction_that_is_open() -> None:
+    publisher, _ = play([[r.BeginTransactionRecord(), *created("a")]])
+    assert publisher.image.held == ((created("a")[0], 1),)
+    assert publisher.image.topics == {}

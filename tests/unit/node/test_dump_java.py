@@ -143,7 +143,7 @@ def test_the_metadata_log_and_its_snapshot(data: Path) -> None:
     (snapshot,) = list_snapshots(disk, str(directory))
     log = sorted(directory.glob("*.log"))
     values = [value for file in log for value in values_of(file.read_bytes())]
-    held = read_snapshot(disk, str(directory), snapshot)
+    held, _ = read_snapshot(disk, str(directory), snapshot)
     lines = dump([*log, directory / snapshot.file_name], "--cluster-metadata-decoder")
     found = payloads(lines)
     ours = [decode_metadata_record(value) for value in (*values, *held)]

@@ -17,6 +17,7 @@ from tidelog.protocol.batch import crc_is_valid, iter_headers
 from tidelog.raft.quorum import Committed, Quorum
 from tidelog.raft.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from tidelog.raft.snapshots import SnapshotId, list_snapshots, read_snapshot, write_snapshot
+from tidelog.raft.voters import NO_VOTERS
 from tidelog.sim.disk import DiskFaults, SimDisk, SimulatedCrash
 from tidelog.sim.loop import run
 
@@ -129,7 +130,7 @@ def test_the_file_reads_what_was_written_and_kafkas_other_form() -> None:
     assert read_quorum_state(disk, "data/q") == QuorumState(7, 12, (7, 8))
     newer = b'{"leaderId":1,"leaderEpoch":4,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     disk.replace_file("data/q", newer)
-    assert read_quorum_state(disk, "data/q") == QuorumState(1, 4)
+    assert read_quorum_state(disk, "data/q") == QuorumState(1, 4, version=1)
     assert read_quorum_state(disk, "data/none") == QuorumState()
 
 
@@ -286,13 +287,13 @@ def test_a_snapshot_is_header_data_and_footer_in_kafkas_batches() -> None:
     assert [header.base_offset for header in headers] == [0, 1, 1001, 2001, 2501]
     assert {header.leader_epoch for header in headers} == {5}
     assert all(crc_is_valid(content[at : at + header.size], header) for at, header in iter_headers(content))
-    assert read_snapshot(disk, "data", SnapshotId(77, 5)) == values
+    assert read_snapshot(disk, "data", SnapshotId(77, 5)) == (values, NO_VOTERS)
 
 
 def test_an_empty_snapshot_is_one_too() -> None:
     disk = new_disk()
     write_snapshot(disk, "data", SnapshotId(1, 1), [], 3, 4)
-    assert read_snapshot(disk, "data", SnapshotId(1, 1)) == []
+    assert read_snapshot(disk, "data", SnapshotId(1, 1)) == ([], NO_VOTERS)
 
 
 def test_any_damage_to_a_snapshot_is_a_sentence_that_names_it() -> None:
@@ -318,7 +319,7 @@ def test_any_damage_to_a_snapshot_is_a_sentence_that_names_it() -> None:
                 assert path in str(error)
             else:
                 # Offset and epoch of a batch lie outside its CRC, and nobody reads them.
-                assert found == [b"value-%d" % number for number in range(5)]
+                assert found == ([b"value-%d" % number for number in range(5)], NO_VOTERS)
                 at = max(start for start, _ in iter_headers(content) if start <= position)
                 assert position - at < 17 and at <= footer
 

@@ -33,6 +33,8 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         response.finalized_features = [
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(image.features.items())
+            # A directory of Apache Kafka has finalised more: a client must not rely on what is not there.
+            if name in SUPPORTED_FEATURES
         ]
     return response
 

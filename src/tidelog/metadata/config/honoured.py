@@ -20,7 +20,7 @@ _NAMES = """
     max.connections.per.ip.overrides max.connection.creation.rate socket.send.buffer.bytes socket.receive.buffer.bytes
     socket.listen.backlog.size inter.broker.listener.name
     fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit tidelog.http.listener
-    tidelog.sync.mode
+    tidelog.acls.unenforced.allow tidelog.sync.mode
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes
     index.interval.bytes file.delete.delay.ms max.message.bytes message.timestamp.type message.timestamp.before.max.ms

@@ -6,6 +6,15 @@ from tidelog.metadata.config.key import ConfigKey
 
 OWN_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
+        name="tidelog.acls.unenforced.allow",
+        scope="broker",
+        type="boolean",
+        default="false",
+        validator="-",
+        importance="high",
+        update_mode="read-only",
+    ),
+    ConfigKey(
         name="tidelog.http.listener",
         scope="broker",
         type="string",
