@@ -3,6 +3,7 @@ provoked, by hand."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,7 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.testing.wire import Wire
 
@@ -46,7 +48,7 @@ _SET, _DELETE = 0, 1
 def fill(bootstrap: str, start_ms: int) -> None:
     """`start_ms` is the timestamp of the first record; those that follow are at most an hour younger."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    create(admin, TOPICS)
+    create(bootstrap, TOPICS)
     fill_plain(bootstrap, start_ms)
     for codec in CODECS:
         produce(bootstrap, f"codec-{codec}", 50, start_ms, **{"compression.type": codec})
@@ -61,6 +63,7 @@ def fill(bootstrap: str, start_ms: int) -> None:
     settle(admin.delete_records([TopicPartition("trimmed", 0, 7), TopicPartition("beheaded", 0, 52)]))
     reconfigure(bootstrap)
     settle(admin.create_partitions([NewPartitions("grown", 3)]))
+    wait_for_partitions(bootstrap, {"grown": 3})
     produce(bootstrap, "grown", 20, start_ms, partition=2)
     settle(admin.delete_topics(["gone"]))
     commit(bootstrap, "simple", {("plain", 0): 7, ("plain", 2): 11, ("segments", 0): 40})
@@ -68,9 +71,25 @@ def fill(bootstrap: str, start_ms: int) -> None:
     take_part(bootstrap, "static", "plain", **{"group.instance.id": "instance-1"})
 
 
-def create(admin: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+def create(bootstrap: str, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
     wanted = [NewTopic(name, count, 1, config=dict(config)) for name, (count, config) in topics.items()]
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # Without a name it would be closed before it is answered.
     settle(admin.create_topics(wanted))
+    wait_for_partitions(bootstrap, {name: count for name, (count, _) in topics.items()})
+
+
+def wait_for_partitions(bootstrap: str, counts: Mapping[str, int]) -> None:
+    """Apache's broker hears of a change some time after its controller has answered."""
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in counts])
+    deadline = time.monotonic() + 20
+    with Wire(bootstrap) as wire:
+        while True:
+            topics = wire.call(request, 12, MetadataResponse).topics
+            led = {t.name: sum(p.error_code == 0 and p.leader_id >= 0 for p in t.partitions) for t in topics}
+            if led == counts:
+                return
+            assert time.monotonic() < deadline, led
+            time.sleep(0.05)
 
 
 def settle(futures: Mapping[object, object]) -> None:
@@ -93,7 +112,8 @@ def produce(bootstrap: str, topic: str, count: int, *times: int, partition: int 
                 on_delivery=lambda error, _: delivered.append(error),
             )
         assert producer.flush(20) == 0
-    assert delivered == [None] * count * len(times)
+    assert [error for error in delivered if error is not None] == []
+    assert len(delivered) == count * len(times)
 
 
 def fill_plain(bootstrap: str, start_ms: int) -> None:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient
-
 from tests.scenarios.apache.content import MINUTE_MS, Sequence, commit, create, produce, take_part
 from tests.scenarios.apache.observing import Observed, observe
 from tidelog.protocol.errors import ErrorCode
@@ -34,7 +32,7 @@ def work(
 ) -> list[tuple[ErrorCode, int]]:
     """What clients do at every stay, on top of what they find."""
     sent = [sequence.send(bootstrap, number, start_ms) for number in (next_sequence - 1, next_sequence)]
-    create(AdminClient({"bootstrap.servers": bootstrap}), {f"of-{name}": (2, {"retention.bytes": "123456789"})})
+    create(bootstrap, {f"of-{name}": (2, {"retention.bytes": "123456789"})})
     produce(bootstrap, f"of-{name}", 30, start_ms, partition=1, **{"compression.type": "lz4"})
     for topic in ("plain", "segments", "trimmed", "beheaded", "compacted"):
         produce(bootstrap, topic, 10, start_ms + 10 * MINUTE_MS, **{"enable.idempotence": True})
