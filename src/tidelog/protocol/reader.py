@@ -31,6 +31,11 @@ _PRIMITIVES: dict[str, Any] = {
     "unpack_from": struct.unpack_from,
 }
 
+ELEMENTS_FREE = 250_000
+ELEMENT_BYTES = 64
+"""What a request may hold: so many elements, and one more for so many bytes. Three bytes can be an element that takes
+a hundred times as much memory: a frame of a hundred megabytes would be several gigabytes, and half a minute's work."""
+
 
 def has_records(message: MessageSchema) -> bool:
     schemas = [message.root, *message.structs.values()]
@@ -45,10 +50,13 @@ class _Reader(Source):
     def __init__(self, message: MessageSchema, version: int, shape: type[Any]) -> None:
         super().__init__(message, version, shape)
         self._keeps_views = has_records(message)
+        self._counts_elements = message.kind == "request"
         self._run: list[tuple[str, str]] = []
 
     def build(self) -> Callable[..., Any]:
         self.line("end = len(buf)")
+        if self._counts_elements:
+            self.line(f"left = {ELEMENTS_FREE} + end // {ELEMENT_BYTES}")
         value = self._struct(self.message.root)
         self.line(f"return {value}, p")
         return self.compile("def read(buf, p):", "read", _PRIMITIVES)
@@ -215,6 +223,10 @@ class _Reader(Source):
         size = self._size_min(field)
         self.line(f"if {count} * {size} > end - p:" if size > 1 else f"if {count} > end - p:")
         self.line(f"    refuse(f'{field.name} claims {{{count}}} elements and {{end - p}} bytes are left')")
+        if self._counts_elements:
+            self.line(f"left -= {count}")
+            self.line("if left < 0:")
+            self.line("    refuse(f'a request of {end} bytes has too many elements')")
         if field.type in FIXED:
             self._fixed_elements(field.type, count, result)
         else:

@@ -19,7 +19,9 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest
 from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.protocol.source import write_uvarint
 
 # Counts and lengths that no honest peer sends, in the fixed and in the compact form.
 FORGED = (
@@ -129,6 +131,21 @@ def test_a_count_is_held_against_the_smallest_size_of_an_element() -> None:
     # Two topics of v0 take at least two bytes each, and three bytes are left.
     with pytest.raises(ProtocolError, match="topics claims 2 elements and 3 bytes are left"):
         decode(MetadataRequest, 0, b"\0\0\0\x02\0\0\0")
+
+
+def test_a_request_has_so_many_elements_for_its_bytes_wherever_they_stand() -> None:
+    """A frame of a hundred megabytes kept the loop for twelve seconds."""
+    named, tail = b"\x02a\x00", encode(MetadataRequest(topics=[]), 9)[1:]
+
+    def topics(count: int) -> bytes:
+        return write_uvarint(count + 1) + named * count + tail
+
+    assert len(decode(MetadataRequest, 9, topics(250_000)).topics or ()) == 250_000
+    with pytest.raises(ProtocolError, match=r"a request of 9000\d\d bytes has too many elements"):
+        decode(MetadataRequest, 9, topics(300_000))
+    numbers = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0] * 1000)
+    with pytest.raises(ProtocolError, match="too many elements"):
+        decode(OffsetFetchRequest, 7, encode(OffsetFetchRequest(topics=[numbers] * 300), 7))
 
 
 def test_a_string_length_behind_the_end_is_refused() -> None:
