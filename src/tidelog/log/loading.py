@@ -25,7 +25,7 @@ from tidelog.log.names import (
 from tidelog.log.producers import ProducerStates
 from tidelog.log.scan import scan_headers
 from tidelog.log.segment import Segment
-from tidelog.log.transactions import coordinator_epoch_of
+from tidelog.log.transactions import PastTransactions, coordinator_epoch_of, load_transactions
 from tidelog.protocol.batch import BatchHeader
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -38,6 +38,7 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     unsynced_files: list[File]
+    transactions: PastTransactions | None
 
 
 def load_log(
@@ -89,7 +90,10 @@ class _Loader:
         self._load_producers(found[SNAPSHOT], end)
         active = self.segments[-1]
         active.with_indexes(active.count_entries)
-        return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
+        open_since = [state.current_txn_first_offset for _, state in self.producers.items()]
+        bases = [segment.base_offset for segment in self.segments if segment.base_offset in found[TXN_INDEX]]
+        transactions = load_transactions(self.disk, self.directory, bases, end, open_since)
+        return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced, transactions)
 
     # Files that an interrupted deletion, cleaning or checkpoint left
 

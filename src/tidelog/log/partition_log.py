@@ -25,7 +25,7 @@ from tidelog.log.recent import RecentPositions
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import Segment
 from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
-from tidelog.log.transactions import coordinator_epoch_of
+from tidelog.log.transactions import PastTransactions, coordinator_epoch_of
 from tidelog.log.unsynced import FlushRound, Unsynced
 from tidelog.protocol.batch import CONTROL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
@@ -75,6 +75,7 @@ class PartitionLog:
         "recovery_point",
         "topic",
         "topic_id",
+        "transactions",
     )
 
     def __init__(self, disk: Disk, directory: str, topic: str, partition: int, config: LogConfig) -> None:
@@ -86,6 +87,7 @@ class PartitionLog:
         self.topic_id: bytes | None = None
         self.leader_epochs: LeaderEpochs
         self.producers: ProducerStates
+        self.transactions: PastTransactions | None = None
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
@@ -154,6 +156,7 @@ class PartitionLog:
         self.log_end_offset = loaded.log_end_offset
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
+        self.transactions = loaded.transactions
         self._unsynced.add(loaded.unsynced_files)
         if clean and not loaded.unsynced_files:
             self.recovery_point = self.log_end_offset

@@ -56,7 +56,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark
+        """Up to where no transaction is open. None begins or ends here yet, so an open one is Apache Kafka's."""
+        past = self.log.transactions
+        if past is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(past.first_open_offset, self.log.log_start_offset))
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
         result = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -84,8 +88,9 @@ class Partition:
         if self._waiters:
             self._notify(new_bytes)
 
-    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> LogRead:
-        return self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one_batch=min_one_batch)
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, committed: bool = False) -> LogRead:
+        end_offset = self.last_stable_offset if committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """KIP-320: a client that knows an older or newer leader epoch is told so."""

@@ -16,7 +16,9 @@ from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
 from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
+from tidelog.kernel.ports import Buffer
 from tidelog.log.errors import LogError
+from tidelog.log.transactions import PastTransactions
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.replication.partition import Partition
@@ -115,9 +117,15 @@ class _Fetch:
         try:
             if wanted.last_fetched_epoch >= 0 and _diverges(partition, wanted, data):
                 return data
+            committed = self._request.isolation_level == _READ_COMMITTED
             data.records = partition.read(
-                wanted.fetch_offset, min(wanted.partition_max_bytes, room), min_one_batch=nothing_yet
+                wanted.fetch_offset,
+                min(wanted.partition_max_bytes, room),
+                min_one_batch=nothing_yet,
+                committed=committed,
             ).data
+            if committed and partition.log.transactions is not None:
+                data.aborted_transactions = _aborted(partition.log.transactions, data.records, wanted.fetch_offset)
         except LogError as error:
             counters.failed_fetches += 1
             return _failed(fetched.index, error.error_code)
@@ -202,6 +210,13 @@ class _Fetch:
         for partition in self._watched:
             partition.remove_waiter(self._on_append)
         self._watched.clear()
+
+
+def _aborted(past: PastTransactions, records: Buffer, offset: int) -> list[FetchResponse.AbortedTransaction]:
+    return [
+        FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in past.aborted_in(records, offset)
+    ]
 
 
 def _failed(index: int, code: int) -> _Data:
