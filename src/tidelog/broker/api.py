@@ -12,6 +12,7 @@ from msgspec import Struct
 from tidelog.protocol.apis import APIS
 
 if TYPE_CHECKING:
+    from tidelog.broker.connection import Again
     from tidelog.broker.context import Encoded, Parked, RequestContext
 
 Answer: TypeAlias = "Struct | Encoded | Parked | asyncio.Future[Any] | None"
@@ -23,6 +24,8 @@ class Api:
     key: int
     versions: range
     handle: Callable[[Any, RequestContext], Answer]
+    learn: Callable[[Any, RequestContext], Again | None] | None = None
+    """For the APIs that are asked most: how to answer the same again, faster."""
     advertised_from: int | None = None
     """Produce says that it speaks versions which it refuses: older librdkafka switches compression off otherwise."""
     name: str = field(init=False)

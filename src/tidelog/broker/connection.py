@@ -3,7 +3,7 @@
 Requests are handled where they lie in the read buffer, so a request that waits must own what it keeps. Effects happen
 in arrival order; only waiting overlaps. What a peer may pile up is bounded: past the limits the connection is not
 read. It knows nothing of Kafka's APIs: a frame goes to `handle_frame`, which gives buffers, a slot that waits, or
-nothing."""
+nothing. `again` is a note of the dispatch's: how to answer a request that is like the one before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast
 
 from tidelog.broker.buffers import Buffers
 from tidelog.kernel.errors import ProtocolError
@@ -21,12 +21,24 @@ if TYPE_CHECKING:
     from tidelog.broker.listener import BrokerListener
 
 _SIZE: Final = Struct(">i")
+_unpack_size: Final = _SIZE.unpack_from
 
 PIPELINED_REQUESTS_MAX: Final = 256
 ANSWER_BYTES_MAX: Final = 1 << 20
 """What may be answered and not yet handed to the transport: a fetch of a hundred bytes has an answer of megabytes."""
 _FIRST_PRIVATE_BYTES: Final = 64 * 1024
 _SCARCE_PRIVATE_BYTES: Final = 4 * 1024
+
+
+Answer: TypeAlias = "bytes | Sequence[Buffer]"
+
+
+class Again(Protocol):
+    """Answers a request that differs from an earlier one of its connection only where many do."""
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Answer | Literal[False] | None:
+        """False when the frame is another one: nothing has happened then, and it goes the way of all requests."""
+        ...
 
 
 class Slot:
@@ -68,18 +80,24 @@ class Connection(asyncio.BufferedProtocol):
         "_buffers",
         "_filled",
         "_handle",
+        "_is_closing",
+        "_monotonic_s",
         "_private",
         "_reading_paused",
+        "_ready",
         "_requests",
         "_slots",
         "_stalled",
         "_unsent_bytes",
         "_writing_paused",
+        "again",
+        "again_misses",
         "is_admitted",
         "last_active_s",
         "listener",
         "number",
         "peer_host",
+        "received_s",
         "software",
         "transport",
     )
@@ -92,8 +110,13 @@ class Connection(asyncio.BufferedProtocol):
         self.software = ("", "")  # name and version, once the client has told them (KIP-511)
         self.is_admitted = False
         """The listener serves it: it is not one that waits for its turn."""
-        self.last_active_s = listener.clock.monotonic_s()
+        self._monotonic_s = listener.clock.monotonic_s
+        self.received_s = self._monotonic_s()
+        """When the bytes came that are looked at."""
+        self.last_active_s = self.received_s
         """When it last finished a request."""
+        self.again: Again | None = None
+        self.again_misses = 0
         self._handle = listener.handle_frame
         self._requests = listener.ledger.request_bytes
         self._answers = listener.ledger.answer_bytes
@@ -101,8 +124,10 @@ class Connection(asyncio.BufferedProtocol):
         self._buffers: Buffers = listener.buffers
         self._private: memoryview | None = None
         self._filled = 0
-        self._slots: deque[Slot] = deque()
+        self._ready: list[Buffer] = []  # answered, next in order, and not yet handed to the transport
+        self._slots: deque[Slot] = deque()  # behind those: what waits, and what is answered behind it
         self._unsent_bytes = 0
+        self._is_closing = False
         self._reading_paused = False
         self._writing_paused = False
 
@@ -116,6 +141,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._is_closing = True
+        self.again = None
+        self._ready.clear()
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.drop()
@@ -150,14 +178,13 @@ class Connection(asyncio.BufferedProtocol):
         return private[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        private = self._private
+        self.received_s = self._monotonic_s()
         try:
-            if private is None:
-                consumed = self._consume(self._buffers.shared, nbytes)
-                if consumed:
-                    self.last_active_s = self.listener.clock.monotonic_s()
+            if self._private is None:
+                shared = self._buffers.shared
+                consumed = self._consume(shared, nbytes)
                 if consumed < nbytes and self.transport is not None:
-                    self._keep(self._buffers.shared[consumed:nbytes])
+                    self._keep(shared[consumed:nbytes])
             else:
                 self._filled += nbytes
                 self._consume_private()
@@ -170,42 +197,59 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the whole frames in buffer[:end]; how many bytes they were."""
         position = 0
         limit = self.listener.frame_bytes_max
+        handle = self._handle
         while end - position >= 4:
-            (size,) = _SIZE.unpack_from(buffer, position)
+            (size,) = _unpack_size(buffer, position)
             if size < 0 or size > limit:
                 raise ProtocolError(f"a frame of {size} bytes; the limit (socket.request.max.bytes) is {limit}")
-            if end - position - 4 < size:
-                break
-            if self._reading_paused and (self._writing_paused or self._is_full):
-                break
             start = position + 4
-            position = start + size
-            if not self._handle_frame(buffer[start:position]):
-                return end
-        self._flush()
+            stop = start + size
+            if stop > end or (self._reading_paused and (self._writing_paused or self._is_full)):
+                break
+            position = stop
+            answer = handle(self, buffer[start:stop])
+            if answer is not None:
+                self._place(answer)
+            if self._is_closing:
+                return end  # what follows is not looked at
+            if self._unsent_bytes >= ANSWER_BYTES_MAX or self._slots or len(self._ready) >= PIPELINED_REQUESTS_MAX:
+                self._relieve()
+        if position:
+            self.last_active_s = self.received_s
+        if self._ready:
+            self._flush()
         if self._unsent_bytes:
             self._count_answers()
         return position
 
-    def _handle_frame(self, frame: memoryview) -> bool:
-        """False once the connection is closing: what follows is not looked at."""
-        answer = self._handle(self, frame)
-        if answer is not None:
-            slot = Slot(self)
-            slot.answer = answer
-            self._slots.append(slot)
+    def _place(self, answer: Answer) -> None:
+        """An answer that is there takes its place: a slot only behind one that waits."""
+        if isinstance(answer, bytes):
+            self._unsent_bytes += len(answer)
+            if not self._slots:
+                self._ready.append(answer)
+                return
+            answer = (answer,)
+        else:
             self._unsent_bytes += sum(map(len, answer))
-        if self.transport is None or self.transport.is_closing():
-            return False
+            if not self._slots:
+                self._ready += answer
+                return
+        slot = Slot(self)
+        slot.answer = answer
+        self._slots.append(slot)
+
+    def _relieve(self) -> None:
+        """Past the limits: send what may be sent, and if that does not help read no more."""
         if self._is_full:
             self._flush()
             if self._is_full:
                 self._pause_reading()
-        return True
 
     @property
     def _is_full(self) -> bool:
-        return len(self._slots) >= PIPELINED_REQUESTS_MAX or self._unsent_bytes >= ANSWER_BYTES_MAX
+        waiting = len(self._slots) + len(self._ready)
+        return waiting >= PIPELINED_REQUESTS_MAX or self._unsent_bytes >= ANSWER_BYTES_MAX
 
     def _consume_private(self) -> None:
         private = self._private
@@ -222,8 +266,6 @@ class Connection(asyncio.BufferedProtocol):
         self._private = None
         try:
             consumed = self._consume(private, filled)
-            if consumed:
-                self.last_active_s = self.listener.clock.monotonic_s()
             if self.transport is not None and consumed < filled:
                 if consumed == 0:
                     self._private = private
@@ -277,17 +319,21 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         """Hand the transport what is next in order, unless the peer has yet to take what it was given before."""
         slots = self._slots
-        while slots and not self._writing_paused and self.transport is not None and not self.transport.is_closing():
-            out: list[Buffer] = []
+        while not self._writing_paused and (transport := self.transport) is not None and not transport.is_closing():
             while slots and (answer := slots[0].answer) is not None:
                 slots.popleft()
-                out += answer
-            self._unsent_bytes -= sum(map(len, out))
-            if len(out) == 1:
-                self.transport.write(out[0])
-            elif out:
-                self.transport.writelines(out)
-            elif not self._make_next():
+                self._ready += answer
+            ready = self._ready
+            if ready:
+                self._ready = []
+                self._unsent_bytes = self._unsent_bytes - sum(map(len, ready)) if slots else 0
+                if len(ready) == 1:
+                    transport.write(ready[0])
+                else:
+                    transport.writelines(ready)
+                if not slots:
+                    return
+            elif not slots or not self._make_next():
                 return
 
     def _make_next(self) -> bool:
@@ -341,6 +387,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._reading_paused = False
         self.transport.resume_reading()
+        self.received_s = self._monotonic_s()
         if self._private is not None and self._filled >= 4:
             try:
                 self._consume_private()
@@ -356,10 +403,12 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """After what is answered has left."""
         self._flush()
+        self._is_closing = True
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
+        self._is_closing = True
         if self.transport is not None:
             self.transport.abort()
 
@@ -370,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._slots
+        return not self._slots and not self._ready
 
     def idle_since_s(self, now_s: float) -> float:
         """Since when neither end has got anywhere: no request finished, nothing of the answers taken."""

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.broker.api import Api
-from tidelog.broker.connection import Connection
+from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.services import Services
 from tidelog.kernel.errors import ProtocolError
@@ -26,21 +26,42 @@ class Dispatch:
     def __init__(self, services: Services, apis: list[Api]) -> None:
         self._services = services
         self._apis = {api.key: api for api in apis}
-        self._clock = services.clock
 
-    def handle_frame(self, connection: Connection, frame: memoryview) -> Sequence[Buffer] | None:
+    def handle_frame(self, connection: Connection, frame: memoryview) -> Answer | None:
         """The answer if it is there now; None when it is parked, or when there will be none."""
-        received_s = self._clock.monotonic_s()
-        key, version, correlation_id, client_id, position = read_request_head(frame)
-        api = self._apis.get(key)
-        if api is None:
-            raise ProtocolError(f"API key {key} (version {version}) is not served here")
-        context = RequestContext(self._services, connection, api, version, correlation_id, client_id, received_s)
+        if (again := connection.again) is not None:
+            try:
+                known = again(connection, frame)
+            except Exception as error:
+                self._services.failed(error, self._context(connection, frame)[0])
+                return None
+            if known is not False:
+                return known
+        return self._handle_new(connection, frame)
+
+    def _handle_new(self, connection: Connection, frame: memoryview) -> Answer | None:
+        context, position = self._context(connection, frame)
+        api, version = context.api, context.version
         if version not in api.versions:
             return self._unsupported(context)
         # Bytes after the message are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
         request, _ = decode_from(api.request_class, version, frame, position)
-        return self._answer(api, request, context)
+        answer = self._answer(api, request, context)
+        if api.learn is not None:
+            # Ever more seldom with a connection whose requests are never like the one before.
+            connection.again_misses += 1
+            if connection.again_misses & (connection.again_misses - 1) == 0:
+                connection.again = api.learn(request, context)
+        return answer
+
+    def _context(self, connection: Connection, frame: memoryview) -> tuple[RequestContext, int]:
+        """What the request's header says, and where its body starts."""
+        key, version, correlation_id, client_id, position = read_request_head(frame)
+        api = self._apis.get(key)
+        if api is None:
+            raise ProtocolError(f"API key {key} (version {version}) is not served here")
+        received_s = connection.received_s
+        return RequestContext(self._services, connection, api, version, correlation_id, client_id, received_s), position
 
     def _answer(self, api: Api, request: Struct, context: RequestContext) -> Sequence[Buffer] | None:
         try:

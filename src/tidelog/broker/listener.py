@@ -7,15 +7,15 @@ that say nothing, never finish what they say, or never take their answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tidelog.broker.buffers import Buffers
-from tidelog.broker.connection import Connection
+from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.connection_limits import ConnectionLimits
 from tidelog.broker.ledger import Ledger
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.peer_log import PeerLog
-from tidelog.kernel.ports import Buffer, Clock, Listener, Net, SocketOptions
+from tidelog.kernel.ports import Clock, Listener, Net, SocketOptions
 
 
 class BrokerListener:
@@ -34,7 +34,7 @@ class BrokerListener:
         ledger: Ledger,
         limits: ConnectionLimits,
         peer_log: PeerLog,
-        handle_frame: Callable[[Connection, memoryview], Sequence[Buffer] | None],
+        handle_frame: Callable[[Connection, memoryview], Answer | None],
         options: SocketOptions | None = None,
     ) -> None:
         self.name = name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +28,11 @@ class LogConfig:
     compression_zstd_level: int = 3
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = 86_400_000
+    keeps_batches: bool = field(init=False)
+    """Nothing here asks to change a batch or to look at its records."""
+    batch_bytes_max: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        plain = self.compression_type == "producer" and self.message_timestamp_type == "CreateTime"
+        object.__setattr__(self, "keeps_batches", plain and "compact" not in self.cleanup_policy)
+        object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from crc32c import crc32c
+
 from tidelog.kernel.errors import ProtocolError
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import (
     APPEND_TIME,
+    ATTRIBUTES_OFFSET,
     CODEC_MASK,
     CONTROL,
+    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -31,6 +35,8 @@ from tidelog.protocol.errors import ErrorCode
 
 _LARGEST_CODEC: Final = 4
 _DECOMPRESSED_FACTOR: Final = 64
+_unpack_header: Final = HEADER.unpack_from
+_new_tuple: Final = tuple.__new__
 
 
 def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[bytearray | memoryview, BatchHeader]:
@@ -52,6 +58,29 @@ def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[
     elif header.attributes & APPEND_TIME:
         header = set_create_time(batch, header)
     return batch, header
+
+
+def plain_header(records: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
+    """The header of a batch that prepare_batch would give back untouched; None when there is more to look at."""
+    size = len(records)
+    if size < HEADER_SIZE or not config.keeps_batches:
+        return None
+    fields = _unpack_header(records)
+    _, length, _, magic, crc, attributes, last_delta, _, timestamp, producer_id, epoch, sequence, count = fields
+    if (
+        length != size - LOG_OVERHEAD
+        or magic != MAGIC
+        or size > config.batch_bytes_max
+        or not 0 <= attributes <= _LARGEST_CODEC
+        or last_delta != count - 1
+        or count <= 0
+        or timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - timestamp > config.message_timestamp_before_max_ms
+        or (producer_id != NO_PRODUCER_ID and (sequence < 0 or epoch < 0))
+        or crc32c(records[ATTRIBUTES_OFFSET:]) != crc
+    ):
+        return None
+    return _new_tuple(BatchHeader, fields)
 
 
 def _check_header(records: memoryview, config: LogConfig) -> BatchHeader:

@@ -7,13 +7,12 @@ The records are a view of the read buffer: each batch is checked, patched in pla
 
 from __future__ import annotations
 
-import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import Api
 from tidelog.broker.context import Parked, RequestContext
-from tidelog.broker.deadlines import Deadline
+from tidelog.broker.produce_again import learn
+from tidelog.broker.produce_answers import Committing, refuse, refused
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import TRANSACTIONAL
@@ -24,7 +23,6 @@ from tidelog.replication.validate import prepare_batch
 if TYPE_CHECKING:
     from tidelog.replication.partition import Partition
 
-_log = logging.getLogger("tidelog.produce")
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
 
@@ -44,7 +42,7 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
             else:
                 partition = partitions.get(topic.name, data.index)
             if partition is None:
-                answer = _refused(data.index, _missing(topic, by_id, ctx), None)
+                answer = refused(data.index, _missing(topic, by_id, ctx), None)
             else:
                 answer = _append(partition, data.records, request, ctx, now_ms, uncommitted)
             failed = failed or answer.error_code != ErrorCode.NONE
@@ -56,64 +54,8 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
             ctx.connection.close()
         return None
     if uncommitted:
-        return _Waiting(response, uncommitted, ctx).park(request.timeout_ms)
+        return Committing(response, uncommitted, ctx).park(request.timeout_ms)
     return response
-
-
-class _Waiting:
-    """An answer with acks=all that waits for the high watermarks of its partitions."""
-
-    __slots__ = ("_ctx", "_deadline", "_open", "_parked", "_response", "_uncommitted")
-
-    def __init__(
-        self, response: ProduceResponse, uncommitted: list[tuple[Partition, int, _Partition]], ctx: RequestContext
-    ) -> None:
-        self._response = response
-        self._uncommitted = uncommitted
-        self._ctx = ctx
-        self._open = len(uncommitted)
-        self._parked: Parked | None = None
-        self._deadline: Deadline | None = None
-
-    def park(self, timeout_ms: int) -> Parked:
-        parked = self._parked = self._ctx.park()
-        parked.when_dropped(self._end)
-        self._deadline = self._ctx.services.deadlines.after(max(timeout_ms, 0) / 1000, self._timed_out)
-        for partition, end_offset, answer in self._uncommitted:
-            partition.when_committed(end_offset, partial(self._committed, answer))
-        return parked
-
-    def _committed(self, answer: _Partition, code: ErrorCode) -> None:
-        if self._parked is None:
-            return
-        if code is not ErrorCode.NONE:
-            _refuse(answer, code)
-        self._open -= 1
-        if self._open == 0:
-            self._answer()
-
-    def _timed_out(self) -> None:
-        for partition, end_offset, answer in self._uncommitted:
-            if partition.high_watermark < end_offset and answer.error_code == ErrorCode.NONE:
-                # What was written stays, and may yet be committed: the client cannot know.
-                _refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._answer()
-
-    def _answer(self) -> None:
-        parked = self._parked
-        self._end()
-        if parked is not None:
-            parked.answer(self._response)
-
-    def _end(self) -> None:
-        self._parked = None
-        if self._deadline is not None:
-            self._deadline.cancel()
-
-
-def _refuse(answer: _Partition, code: ErrorCode) -> None:
-    answer.error_code = code
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 def _missing(topic: ProduceRequest.TopicProduceData, by_id: bool, ctx: RequestContext) -> ErrorCode:
@@ -140,14 +82,8 @@ def _append(
         if header.attributes & TRANSACTIONAL:
             raise LogError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
         result = partition.append(batch, header, now_ms)
-    except LogError as error:
-        counters.failed_produces += 1
-        _log.info("refused a batch for %s-%d from %s: %s", partition.topic, partition.index, ctx.client_host, error)
-        return _refused(partition.index, error.error_code, str(error))
-    except DiskError as error:
-        counters.failed_produces += 1
-        _log.error("cannot write %s-%d: %s", partition.topic, partition.index, error)
-        return _refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    except (LogError, DiskError) as error:
+        return refuse(error, partition, ctx)
     counters.messages_in += header.record_count
     counters.bytes_in += len(records)
     answer = _Partition(
@@ -172,8 +108,4 @@ def _check_acks(request: ProduceRequest, partition: Partition) -> None:
         )
 
 
-def _refused(index: int, code: int, message: str | None) -> _Partition:
-    return _Partition(index=index, error_code=code, base_offset=-1, error_message=message)
-
-
-API = Api(key=0, versions=range(3, 14), handle=handle, advertised_from=0)
+API = Api(key=0, versions=range(3, 14), handle=handle, learn=learn, advertised_from=0)

@@ -1,0 +1,190 @@
+"""A producer sends the same request again and again, with other records: one batch for one partition of one topic.
+
+Everything in front of the records is compared with the bytes of the request before, not read; the answer is a template
+with four numbers. Whatever is out of the ordinary goes the way of all requests (apis/produce.py), which alone knows how
+to complain, so no answer and no effect differs.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Literal
+
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.context import RequestContext
+from tidelog.broker.produce_answers import Committing, refuse
+from tidelog.broker.template import cut
+from tidelog.kernel.errors import DiskError
+from tidelog.log.errors import LogError
+from tidelog.protocol.frame import encode_request, encode_response
+from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tidelog.protocol.uuids import ZERO_UUID
+from tidelog.replication.validate import plain_header
+
+if TYPE_CHECKING:
+    from tidelog.log.partition_log import AppendResult
+    from tidelog.replication.partition import Partition
+
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
+
+_FLEXIBLE_FROM: Final = 9
+_BY_ID_FROM: Final = 13
+_NO_TAGS: Final = Struct(">HB").unpack_from
+_NO_TAGS_SIZE: Final = 3
+_INDEX_SIZE: Final = 4
+_HEAD_SIZE: Final = 8
+"""API key, version, correlation id."""
+_MARKS: Final = (("i", 0x5A17C0DE), ("i", 0x5A17C1DE), ("q", 0x5A17C2DE5A17C3DE), ("q", 0x5A17C4DE5A17C5DE))
+
+
+def learn(request: ProduceRequest, ctx: RequestContext) -> ProduceAgain | None:
+    """What was just answered, as the pattern for the next request of the connection."""
+    topics = request.topic_data
+    if ctx.version < _FLEXIBLE_FROM or len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return None
+    if request.transactional_id is not None or request.acks not in (-1, 0, 1):
+        return None
+    return ProduceAgain(request, ctx)
+
+
+class ProduceAgain:
+    __slots__ = (
+        "_acks",
+        "_around",
+        "_context",
+        "_head",
+        "_pack",
+        "_partitions",
+        "_pieces",
+        "_prefix",
+        "_records_at",
+        "_timeout_ms",
+        "_topic",
+        "_topic_id",
+        "_unpack",
+    )
+
+    def __init__(self, request: ProduceRequest, ctx: RequestContext) -> None:
+        topic = request.topic_data[0]
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._topic = topic.name
+        self._topic_id = topic.topic_id if ctx.version >= _BY_ID_FROM else None
+        self._context = (ctx.services, ctx.api, ctx.version, ctx.client_id)
+        self._partitions = ctx.services.partitions
+        empty = ProduceRequest(
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_data=[ProduceRequest.PartitionProduceData(records=b"")],
+                )
+            ],
+        )
+        frame = encode_request(empty, ctx.version, 0, ctx.client_id)[4:]
+        self._prefix = frame[_HEAD_SIZE : -(_INDEX_SIZE + 1 + _NO_TAGS_SIZE)]
+        layout = Struct(f">Ii{len(self._prefix)}si")
+        self._unpack = layout.unpack_from
+        self._head = int.from_bytes(frame[:4], "big")
+        self._records_at = layout.size
+        self._around = layout.size + _NO_TAGS_SIZE
+        self._cut_answer(ctx.version)
+
+    def _cut_answer(self, version: int) -> None:
+        (_, correlation_id), (_, index), (_, base_offset), (_, log_start) = _MARKS
+        answer = _Partition(index=index, base_offset=base_offset, log_start_offset=log_start)
+        encoded = encode_response(self._response(answer), version, correlation_id)
+        layout, self._pieces = cut(encoded, _MARKS)
+        self._pack = layout.pack
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Answer | Literal[False] | None:
+        at = self._records_at
+        size = len(frame) - self._around - 2
+        if 127 <= size < 16383:
+            # The usual case: two bytes for the length, which stands for itself plus one.
+            if frame[at] != (size + 1) & 127 | 128 or frame[at + 1] != (size + 1) >> 7:
+                return False
+            at += 2
+        else:
+            size, at = self._other_size(frame)
+            if size < 0:
+                return False
+        head, correlation_id, prefix, index = self._unpack(frame)
+        if head != self._head or prefix != self._prefix or _NO_TAGS(frame, at + size) != (0, 0):
+            return False
+        if self._topic_id is None:
+            partition = self._partitions.get(self._topic, index)
+        else:
+            partition = self._partitions.get_by_id(self._topic_id, index)
+        if partition is None:
+            return False
+        services, api = self._context[:2]
+        now_ms = services.clock.wall_ms()
+        config = partition.log.config
+        records = frame[at : at + size]
+        header = plain_header(records, config, now_ms)
+        if header is None or config.min_insync_replicas > 1:
+            return False
+        counters = services.metrics.topic(partition.topic)
+        try:
+            result = partition.append(records, header, now_ms)
+        except (LogError, DiskError) as error:
+            return self._refuse(error, partition, connection, correlation_id)
+        counters.produces += 1
+        counters.messages_in += header.record_count
+        counters.bytes_in += size
+        acks = self._acks
+        if acks == -1 and partition.high_watermark <= result.last_offset:
+            self._park(result, partition, connection, correlation_id)
+            return None
+        services.metrics.answered(api, connection.received_s)
+        if acks == 0:
+            return None
+        start, topic, code, time, rest = self._pieces
+        return self._pack(
+            start, correlation_id, topic, index, code, result.base_offset, time, partition.log_start_offset, rest
+        )
+
+    def _other_size(self, frame: memoryview) -> tuple[int, int]:
+        """Size and position of records that are smaller or larger; -1 when their length is written otherwise."""
+        at = self._records_at
+        size = len(frame) - self._around - 1
+        if 0 <= size < 127:
+            return (size, at + 1) if frame[at] == size + 1 else (-1, 0)
+        size -= 2
+        if not 16383 <= size < 2097151:
+            return -1, 0
+        wanted = ((size + 1) & 127 | 128, (size + 1) >> 7 & 127 | 128, (size + 1) >> 14)
+        return (size, at + 3) if tuple(frame[at : at + 3]) == wanted else (-1, 0)
+
+    def _refuse(
+        self, error: LogError | DiskError, partition: Partition, connection: Connection, correlation_id: int
+    ) -> Answer | None:
+        ctx = self._make_context(connection, correlation_id)
+        ctx.services.metrics.topic(partition.topic).produces += 1
+        response = self._response(refuse(error, partition, ctx))
+        ctx.services.metrics.answered(ctx.api, ctx.received_s)
+        if self._acks == 0:
+            connection.close()
+            return None
+        return ctx.encode(response)
+
+    def _park(self, result: AppendResult, partition: Partition, connection: Connection, correlation_id: int) -> None:
+        """acks=all, and the batch is not committed yet."""
+        answer = _Partition(
+            index=partition.index, base_offset=result.base_offset, log_start_offset=partition.log_start_offset
+        )
+        uncommitted = [(partition, result.last_offset + 1, answer)]
+        ctx = self._make_context(connection, correlation_id)
+        Committing(self._response(answer), uncommitted, ctx).park(self._timeout_ms)
+
+    def _response(self, answer: _Partition) -> ProduceResponse:
+        topic = _Topic(name=self._topic, topic_id=self._topic_id or ZERO_UUID, partition_responses=[answer])
+        return ProduceResponse(responses=[topic])
+
+    def _make_context(self, connection: Connection, correlation_id: int) -> RequestContext:
+        services, api, version, client_id = self._context
+        return RequestContext(services, connection, api, version, correlation_id, client_id, connection.received_s)

@@ -1,0 +1,26 @@
+"""Answers that differ in a few numbers: the generic encoder's bytes, cut where the numbers stand.
+
+So a hand-made answer cannot drift from the codec's: the codec has made all of it but the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+
+def cut(encoded: bytes, marks: Sequence[tuple[str, int]]) -> tuple[Struct, tuple[bytes, ...]]:
+    """The numbers, each with its letter of `struct`, must be found in this order, and each only once. The result packs
+    piece, number, piece, number and so on to the last piece."""
+    layout = ">"
+    pieces = []
+    start = 0
+    for letter, mark in marks:
+        needle = Struct(">" + letter).pack(mark)
+        at = encoded.index(needle, start)
+        assert encoded.count(needle) == 1, "a mark must be a number that is nowhere else in the message"
+        pieces.append(encoded[start:at])
+        layout += f"{at - start}s{letter}"
+        start = at + len(needle)
+    pieces.append(encoded[start:])
+    return Struct(f"{layout}{len(encoded) - start}s"), tuple(pieces)

@@ -1,0 +1,260 @@
+"""The short way of a Produce that is like the one before, held against the long one: same bytes, same effects."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from random import Random
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from tests.unit.broker.virtual import Peer
+from tidelog.broker.produce_again import ProduceAgain
+from tidelog.node.node import Node
+from tidelog.protocol.batch import RecordInput, build_batch
+from tidelog.protocol.frame import encode_request
+from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.sim.disk import DiskFaults
+from tidelog.sim.loop import run
+from tidelog.testing.simulation import SimulatedWorld
+
+VERSIONS = range(3, 14)
+LEARNED = range(9, 14)
+TOPICS = {
+    "plain": {},
+    "small": {"max.message.bytes": "400"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "keyed": {"cleanup.policy": "compact"},
+    "packed": {"compression.type": "lz4"},
+    "guarded": {"min.insync.replicas": "2"},
+}
+
+
+class Producer:
+    """Sends like requests, most of them right, with batches of all kinds."""
+
+    def __init__(self, random: Random, topic_ids: dict[str, bytes]) -> None:
+        self._random = random
+        self.version = random.choice([*LEARNED, *LEARNED, *VERSIONS])
+        self._acks = random.choice([-1, 1, 1, 0, 2])
+        self._timeout_ms = random.choice([1000, 0])
+        self._client_id = random.choice(["peer", "p", "", None])
+        self._topic = random.choice(["plain", "plain", *TOPICS])
+        self._topic_id = topic_ids[self._topic]
+        self._sequence = 0
+        self._producer_id = random.choice([-1, random.randrange(1000)])
+
+    def frame(self) -> bytes:
+        random = self._random
+        partitions = [
+            ProduceRequest.PartitionProduceData(index=random.choice([0, 0, 0, 1, 7]), records=self._batch())
+            for _ in range(random.choice([1, 1, 1, 1, 2]))
+        ]
+        shape = ProduceRequest.TopicProduceData(partition_data=partitions)
+        if self.version >= 13:
+            shape.topic_id = self._topic_id
+        else:
+            shape.name = self._topic
+        asked = ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=[shape])
+        frame = bytearray(encode_request(asked, self.version, random.randrange(1 << 31), self._client_id))
+        if random.random() < 0.3:
+            self._disturb(frame)
+        return len(frame[4:]).to_bytes(4, "big") + frame[4:]
+
+    def _batch(self) -> bytes:
+        """Of sizes whose length takes one, two and three bytes."""
+        random = self._random
+        size = random.choice([1, 20, 55, 56, 57, 58, 100, 350, 3000, *range(16_309, 16_318), 20_000])
+        key, count = random.choice([None, b"k"]), random.choice([1, 1, 3])
+        producer = {}
+        if self._producer_id >= 0:
+            wrong = random.choice([0] * 9 + [1])
+            producer = {"producer_id": self._producer_id, "producer_epoch": 0, "base_sequence": self._sequence + wrong}
+            self._sequence += count * random.choice([1] * 9 + [0])
+        time = random.choice([1] * 8 + [-1, 1 << 50])
+        made = build_batch([RecordInput(key, bytes(size), time) for _ in range(count)], **producer)
+        if random.random() < 0.2:
+            layout, at = random.choice([(">h", 21), (">i", 23), (">q", 43), (">h", 51), (">i", 53), (">i", 57)])
+            struct.pack_into(layout, made, at, random.choice([-1, 0, 1, 2, 5, 8, 0x10, 0x20, 0x48, 0x1000]))
+            struct.pack_into(">I", made, 17, crc32c(made[21:]))
+        if random.random() < 0.1:
+            at = random.choice([9, 10, 11, 16, 17, 20, len(made) - 1])
+            made[at] = random.choice([0, 1, made[at] ^ 1])
+        return bytes(made)
+
+    def _disturb(self, frame: bytearray) -> None:
+        """Another byte or two, mostly where the header, the lengths or the tags are; or cut short, or longer."""
+        random = self._random
+        places = [
+            *range(4, 8),
+            *range(12, 24),
+            *range(20, min(len(frame), 70)),
+            *[len(frame) - 1 - n for n in (0, 1, 2)],
+        ]
+        for _ in range(random.choice([1, 1, 1, 2])):
+            at = random.choice(places)
+            frame[at] = random.choice([0, 1, frame[at] ^ 1, frame[at] ^ 0x80, random.randrange(256)])
+        if random.random() < 0.1:
+            del frame[random.randrange(20, len(frame)) :]
+        if random.random() < 0.1:
+            frame += bytes(3)
+
+
+class Twin:
+    """A node and a peer of it. The one that forgets takes the long way every time."""
+
+    def __init__(self, world: SimulatedWorld, *, forgets: bool) -> None:
+        assert world.node is not None
+        self.world = world
+        self.node: Node = world.node
+        self._forgets = forgets
+        self.peer = Peer(self.node)
+        self.again = 0
+
+    def send(self, frame: bytes) -> tuple[bytes, str]:
+        if self.peer.transport.closed:
+            self.peer.lose()
+            self.peer = Peer(self.node)
+        if self._forgets:
+            self.peer.connection.again = None
+        self.peer.feed(frame)
+        self.again += self.peer.connection.again is not None
+        answer = b"".join(self.peer.transport.written)
+        self.peer.transport.written.clear()
+        return answer, self.peer.transport.closed
+
+    def state(self) -> list[Any]:
+        counters = [
+            (name, *(getattr(found, slot) for slot in found.__slots__))
+            for name, found in sorted(self.node.metrics.topics.items())
+        ]
+        logs = [
+            (p.topic, p.index, p.high_watermark, p.log.read(0, 1 << 30, end_offset=p.high_watermark).data)
+            for p in self.node.partitions
+            if p.topic in TOPICS
+        ]
+        return [counters, logs, [(api.name, api.count) for api in self.node.services.apis]]
+
+
+async def twins(*, mode: str = "page-cache", disk: DiskFaults | None = None) -> tuple[Twin, Twin, dict[str, bytes]]:
+    made = []
+    topic_ids: dict[str, bytes] = {}
+    for forgets in (False, True):
+        world = SimulatedWorld(7, config={"tidelog.sync.mode": mode}, disk=disk)
+        await world.start()
+        twin = Twin(world, forgets=forgets)
+        for name, config in TOPICS.items():
+            topic_ids[name] = (await twin.peer.create_topic(name, 2, config)).topic_id
+        made.append(twin)
+    return made[0], made[1], topic_ids
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_both_ways_answer_the_same_bytes_and_do_the_same(seed: int) -> None:
+    async def play() -> None:
+        random = Random(seed)
+        short, long, topic_ids = await twins()
+        assert [t.topic_id for _, t in sorted(short.node.publisher.image.topics.items())] == [
+            t.topic_id for _, t in sorted(long.node.publisher.image.topics.items())
+        ], "the same seed makes the same topics"
+        for number in range(300):
+            if number % 20 == 0:
+                producer = Producer(random, topic_ids)
+            frame = producer.frame()
+            assert short.send(frame) == long.send(frame), (seed, number)
+        assert short.state() == long.state()
+        assert short.again > 20
+        await short.world.stop()
+        await long.world.stop()
+
+    run(play())
+
+
+def one(topic: str = "plain", *, size: int = 100, count: int = 1, acks: int = 1, correlation_id: int = 1) -> bytes:
+    made = build_batch([RecordInput(None, b"x" * size, 1)])
+    struct.pack_into(">i", made, 23, count - 1)
+    struct.pack_into(">i", made, 57, count)
+    struct.pack_into(">I", made, 17, crc32c(made[21:]))
+    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(made))
+    shape = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
+    return encode_request(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[shape]), 12, correlation_id, "peer")
+
+
+LENGTH_AT = 4 + 10 + len("peer") + 1 + 1 + 2 + 4 + 1 + 1 + len("plain") + 1 + 4
+
+
+def test_a_length_that_does_not_fit_the_frame_and_another_api_are_noticed() -> None:
+    async def play() -> None:
+        short, long, _ = await twins()
+        for size, places in ((20, [0]), (100, [0, 1]), (20_000, [0, 1, 2])):
+            for place in places:
+                frame = bytearray(one(size=size))
+                frame[LENGTH_AT + place] ^= 1
+                assert_same(short, long, bytes(frame))
+        for api_key in range(4):
+            assert_same(short, long, one()[:4] + struct.pack(">hh", api_key, 12) + one()[8:])
+        for version in VERSIONS:
+            assert_same(short, long, one()[:6] + struct.pack(">h", version) + one()[8:])
+        assert_same(short, long, one(count=0))
+        assert short.state() == long.state()
+
+    run(play())
+
+
+def assert_same(short: Twin, long: Twin, frame: bytes) -> None:
+    """After a request that is as it should be, on the same connection."""
+    assert short.send(one()) == long.send(one())
+    assert isinstance(short.peer.connection.again, ProduceAgain)
+    assert short.send(frame) == long.send(frame)
+
+
+def test_a_full_disk_is_told_and_left_as_it_was() -> None:
+    async def play() -> None:
+        short, long, _ = await twins()
+        for acks in (1, -1, 0):
+            for twin in (short, long):
+                twin.send(one(acks=acks))
+                twin.world.disk.faults = DiskFaults(capacity_bytes=0)
+            assert short.send(one(acks=acks)) == long.send(one(acks=acks))
+            for twin in (short, long):
+                twin.world.disk.faults = DiskFaults()
+        assert short.state() == long.state()
+        assert short.state()[0] == long.state()[0] != []
+
+    run(play())
+
+
+def test_acks_all_waits_for_the_sync_and_answers_the_same() -> None:
+    async def play() -> None:
+        short, long, _ = await twins(mode="synced")
+        for number in range(5):
+            for twin in (short, long):
+                assert twin.send(one(acks=-1, correlation_id=number)) == (b"", "")
+            await asyncio.sleep(0.1)
+            found = [b"".join(twin.peer.transport.written) for twin in (short, long)]
+            assert found[0] == found[1] != b""
+            for twin in (short, long):
+                twin.peer.transport.written.clear()
+        assert short.again == 5
+        assert short.state() == long.state()
+
+    run(play())
+
+
+def test_the_second_request_of_a_connection_goes_the_short_way() -> None:
+    async def play() -> None:
+        short, _, _ = await twins()
+        short.send(one())
+        assert isinstance(short.peer.connection.again, ProduceAgain)
+        (api,) = [api for api in short.node.services.apis if api.name == "Produce"]
+        handled = []
+        handle = api.handle
+        api.handle = lambda request, ctx: handled.append(request) or handle(request, ctx)
+        answers = {short.send(one(correlation_id=number))[0] for number in range(5)}
+        assert (len(answers), handled) == (5, [])
+        short.send(one("small"))
+        assert len(handled) == 1
+
+    run(play())
