@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+
+RESULTS = Path("bench/results/node.json")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    if args.command == "smoke":
+        from bench.smoke import run_smoke
+
+        return run_smoke(args.seconds, args.record_size)
+    if args.command == "requests":
+        from bench.requests import run_requests
+
+        return run_requests(args.connections, args.seconds, args.only, args.mode)
+    if args.command == "table":
+        return _table(args)
+    return _node(args)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     smoke = commands.add_parser("smoke", help="half a minute of produce and consume on both, as ratios")
@@ -17,14 +35,51 @@ def main() -> int:
     requests.add_argument("--seconds", type=float, default=4, help="for each kind of request")
     requests.add_argument("--mode", choices=("page-cache", "synced"), default="page-cache")
     requests.add_argument("--only", help="the kinds whose name holds this")
-    args = parser.parse_args()
-    if args.command == "requests":
-        from bench.requests import run_requests
+    node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
+    node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
+    node.add_argument("--list", action="store_true", help="name the rows and stop")
+    node.add_argument("--runs", type=int, help="measured runs of each row (5)")
+    node.add_argument("--warm-ups", type=int, help="unmeasured rounds before them (2)")
+    node.add_argument("--bytes", type=int, help="bytes of records in a run (1,000,000,000)")
+    node.add_argument("--seconds", type=float, help="the longest that a run lasts, and the length of latency runs (30)")
+    node.add_argument("--quick", action="store_true", help="2 runs of 50 MB or 2 s: does everything work?")
+    node.add_argument("--without-apache", action="store_true", help="our column only")
+    node.add_argument("--json", type=Path, default=RESULTS, help=f"where rows are written and merged ({RESULTS})")
+    table = commands.add_parser("table", help="what a results file says")
+    table.add_argument("file", type=Path, nargs="?", default=RESULTS)
+    table.add_argument(
+        "--into", type=Path, metavar="PAGE", help="put it between the marks of a page (docs/performance.md)"
+    )
+    return parser
 
-        return run_requests(args.connections, args.seconds, args.only, args.mode)
-    from bench.smoke import run_smoke
 
-    return run_smoke(args.seconds, args.record_size)
+def _node(args: argparse.Namespace) -> int:
+    from bench.catalogue import chosen
+    from bench.node import Settings, estimate_s, run_node
+
+    rows = chosen(args.rows)
+    base = Settings(runs=2, warm_ups=1, bytes=50_000_000, seconds=2.0, quick=True) if args.quick else Settings()
+    given = {"runs": args.runs, "warm_ups": args.warm_ups, "bytes": args.bytes, "seconds": args.seconds}
+    settings = Settings(**{**vars(base), **{name: value for name, value in given.items() if value is not None}})
+    if args.list:
+        for row in rows:
+            print(f"{row.name:16} {estimate_s(row, len(row.sides), settings) / 60:5.1f} min  {row.title}")
+        return 0
+    return run_node(rows, settings, args.json, with_apache=not args.without_apache)
+
+
+def _table(args: argparse.Namespace) -> int:
+    from bench import results, table
+
+    if not args.file.exists():
+        print(f"there is no {args.file}: ./dev bench node writes it")
+        return 1
+    found = results.read(args.file)
+    if args.into:
+        table.write_into(args.into, found)
+    else:
+        print(table.render(found))
+    return 0
 
 
 if __name__ == "__main__":

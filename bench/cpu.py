@@ -1,4 +1,4 @@
-"""User and system CPU seconds of a process, from the kernel's own count."""
+"""CPU seconds and memory of a process and its children, from the kernel's own count."""
 
 from __future__ import annotations
 
@@ -18,17 +18,37 @@ class Cpu(NamedTuple):
 
 
 def cpu_of(pid: int) -> Cpu:
-    """Zero where there is no /proc."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return Cpu(0.0, 0.0)
-    return Cpu(int(fields[11]) / _TICKS, int(fields[12]) / _TICKS)
+    """Of the process, of its living helpers, and of those that have ended. Zero where there is no /proc."""
+    user = system = 0
+    for one in family(pid):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        user += int(fields[11]) + int(fields[13])
+        system += int(fields[12]) + int(fields[14])
+    return Cpu(user / _TICKS, system / _TICKS)
 
 
 def private_mb(pid: int) -> float:
+    return sum(_private_kb(one) for one in family(pid)) / 1024
+
+
+def family(pid: int) -> list[int]:
+    """The process and everything it has started that still runs."""
+    found = [pid]
+    for one in found:
+        for listing in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in listing.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def _private_kb(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))) / 1024
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))

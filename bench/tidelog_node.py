@@ -9,28 +9,55 @@ from pathlib import Path
 
 
 class TidelogNode:
-    def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
         self.directory = directory
-        self.properties = {"group.initial.rebalance.delay.ms": "0", **(properties or {})}
+        own = {"group.initial.rebalance.delay.ms": "0", "tidelog.http.listener": "127.0.0.1:0"}
+        self.properties = own | dict(properties or {})
+        self.python = python
+        self.listen = listen
         self.bootstrap_servers = ""
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> TidelogNode:
-        command = [sys.executable, "-m", "tidelog", "serve", "--data", str(self.directory), "--listen", "127.0.0.1:0"]
-        for key, value in self.properties.items():
-            command += ["--override", f"{key}={value}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.start()
+        return self
+
+    def start(self) -> None:
+        self.launch()
+        assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("tidelog is ready on "):
+            self.stop()
             raise RuntimeError(f"Tidelog did not start: {line}")
         self.bootstrap_servers = line.split(" ")[4].rstrip(",")
-        return self
+
+    def launch(self) -> None:
+        """Starts the process and waits for nothing."""
+        command = [self.python, "-m", "tidelog", "serve", "--data", str(self.directory), "--listen", self.listen]
+        for key, value in self.properties.items():
+            command += ["--override", f"{key}={value}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.bootstrap_servers = self.listen
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(30)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()
             self.process = None

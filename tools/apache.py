@@ -162,9 +162,24 @@ class ApacheKafka:
         self.stop()
 
     def start(self) -> None:
+        self.format()
+        self.launch()
+        assert self.process is not None
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"Apache Kafka did not start, see {self.directory / 'server.out'}")
+            time.sleep(0.1)
+
+    def format(self) -> None:
         config = self._write_config()
         if not (self.data[0] / "meta.properties").exists():
-            self._format(config)
+            extra = ["--standalone"] if self.standalone else []
+            run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config), *extra)
+
+    def launch(self) -> None:
+        """Starts the process and waits for nothing."""
         self.log = open(self.directory / "server.out", "ab")  # noqa: SIM115 - closed with the process
         libs = apache_libs()
         command = [
@@ -175,19 +190,9 @@ class ApacheKafka:
             "-cp",
             f"{libs}/*",
             "kafka.Kafka",
-            str(config),
+            str(self.directory / "server.properties"),
         ]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError(f"Apache Kafka did not start, see {self.directory / 'server.out'}")
-            time.sleep(0.1)
-
-    def _format(self, config: Path) -> None:
-        extra = ["--standalone"] if self.standalone else []
-        run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config), *extra)
 
     def stop(self) -> int | None:
         """The exit code, 143 when it was a clean stop; None when it was not running."""
