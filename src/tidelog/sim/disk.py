@@ -8,9 +8,11 @@ when it comes back. Faults are named in DiskFaults; every change is numbered, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from random import Random
 from typing import Final
 
@@ -19,6 +21,18 @@ from tidelog.kernel.ports import Buffer, File
 
 SECTOR: Final = 512
 _CHUNKS_MAX: Final = 64
+
+
+# What gives room back.
+_NEED_NO_ROOM: Final = ("truncate", "remove")
+
+
+class Outcome(Enum):
+    """How much of a change happens."""
+
+    WHOLE = "whole"
+    SHORT = "short"
+    TORN = "torn"
 
 
 class SimulatedCrash(BaseException):
@@ -35,9 +49,18 @@ class DiskFaults:
     fail_at: int | None = None
     """This operation fails with an I/O error."""
     fail_syncs: bool = False
+    full_at: range = range(0)
+    """These operations find no room: an append is short, a new name is refused."""
     capacity_bytes: int | None = None
     """Writes beyond it are short, as on a full disk."""
+    broken_below: tuple[str, ...] = ()
+    """Below these directories every change, sync and read fails with an I/O error."""
+    read_error: float = 0.0
+    """How probable it is that a read fails with an I/O error."""
     sync_delay_s: float = 0.002
+
+    def is_broken(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{directory}/") for directory in self.broken_below)
 
 
 class _Content:
@@ -158,12 +181,12 @@ class SimFile:
 
     def read(self, position: int, length: int) -> bytes:
         self._check_open()
-        self._disk.check_alive()
+        self._disk.check_readable(self._path)
         return self._inode.content.read(position, length)
 
     def truncate(self, size: int) -> None:
         self._check_open()
-        self._disk.step(f"truncate {self._path}")
+        self._disk.step("truncate", self._path)
         self._inode.content.truncate(size)
         self._disk.touch(self._inode)
 
@@ -217,37 +240,51 @@ class SimDisk:
         if self._crashed:
             raise SimulatedCrash
 
-    def step(self, what: str) -> bool:
-        """Every change passes here; True when the machine must stop in the middle of this one."""
+    def check_readable(self, path: str) -> None:
+        self.check_alive()
+        faults = self.faults
+        if faults.is_broken(path) or (faults.read_error and self._random.random() < faults.read_error):
+            raise DiskError(f"cannot read {path}: Input/output error")
+
+    def step(self, action: str, path: str) -> Outcome:
+        """Every change passes here."""
         self.check_alive()
         self.operations += 1
+        faults, what = self.faults, f"{action} {path}"
         if self.trace is not None:
             self.trace.append(what)
-        if self.operations == self.faults.fail_at:
+        if self.operations == faults.fail_at or faults.is_broken(path):
             raise DiskError(f"cannot {what}: Input/output error")
-        if self.operations == self.faults.crash_at:
-            self._crashed = True
-            if self.on_crash is not None:
-                self.on_crash()
-            if what.startswith("append"):
-                return True
-            raise SimulatedCrash
-        return False
+        is_append = action.startswith("append")
+        if self.operations in faults.full_at and not action.startswith(_NEED_NO_ROOM):
+            if is_append:
+                return Outcome.SHORT
+            raise DiskFullError(f"cannot {what}: No space left on device")
+        if self.operations != faults.crash_at:
+            return Outcome.WHOLE
+        self._crashed = True
+        if self.on_crash is not None:
+            self.on_crash()
+        if is_append:
+            return Outcome.TORN
+        raise SimulatedCrash
 
     def touch(self, inode: _Inode) -> None:
         inode.changes += 1
         inode.modified_ms = self._wall_ms()
 
     def append_to(self, inode: _Inode, data: bytes, path: str) -> int:
-        torn = self.step(f"append {len(data)} bytes to {path}")
+        outcome = self.step(f"append {len(data)} bytes to", path)
         fits = len(data)
         if self.faults.capacity_bytes is not None:
             fits = max(0, min(fits, self.faults.capacity_bytes - self._measure()))
-        if torn:
+        if outcome is Outcome.SHORT:
+            fits = self._random.randint(0, max(0, min(fits, len(data) - 1)))
+        elif outcome is Outcome.TORN:
             fits = self._random.randint(0, fits)
         inode.content.append(data[:fits])
         self.touch(inode)
-        if torn:
+        if outcome is Outcome.TORN:
             raise SimulatedCrash
         return fits
 
@@ -258,7 +295,7 @@ class SimDisk:
         """The disk after a kill -9 (all that was written is there), or after a power cut (what was not synced is there,
         torn, or gone, as chance has it). This one is dead then; locks are free."""
         self._crashed = True
-        faults = replace(self.faults, crash_at=None, fail_at=None, fail_syncs=False)
+        faults = replace(self.faults, crash_at=None, fail_at=None, fail_syncs=False, full_at=range(0))
         disk = SimDisk(self._random, faults, wall_ms=self._wall_ms)
         disk._root = _Survivors(self._random, keep_page_cache).directory(self._root)
         return disk
@@ -307,7 +344,7 @@ class SimDisk:
         for part in _parts(path):
             node = directory.entries.get(part)
             if node is None:
-                self.step(f"make the directory {part} of {path}")
+                self.step(f"make the directory {part} of", path)
                 node = _Directory()
                 directory.change(None, part, node)
             if not isinstance(node, _Directory):
@@ -322,7 +359,7 @@ class SimDisk:
         if node is None:
             raise DiskError(f"cannot rename {old}: no such file")
         _check_replaceable(node, target.entries.get(new_name), f"cannot rename {old} to {new}")
-        self.step(f"rename {old} to {new}")
+        self.step(f"rename {old} to", new)
         if target is directory:
             directory.change(name, new_name, node)
         else:
@@ -352,7 +389,7 @@ class SimDisk:
         self._unlink(path, node)
 
     def _unlink(self, path: str, node: _Inode | _Directory) -> None:
-        self.step(f"remove {path}")
+        self.step("remove", path)
         directory, name = self._parent(path)
         directory.change(name, None, node)
 
@@ -387,7 +424,7 @@ class SimDisk:
         if node is None:
             if not create:
                 raise DiskError(f"cannot open {path}: no such file")
-            self.step(f"create {path}")
+            self.step("create", path)
             node = _Inode()
             directory.change(None, name, node)
         if not isinstance(node, _Inode):
@@ -395,20 +432,24 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def read_file(self, path: str) -> bytes | None:
-        self.check_alive()
+        self.check_readable(path)
         node = self._find(path)
         return node.content.read(0, node.content.size) if isinstance(node, _Inode) else None
 
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         part = path + ".tmp"
         self.remove(part)
-        file = self.open(part, create=True)
-        if file.append((data,)) != len(data):
-            self.remove(part)
-            raise DiskFullError(f"cannot replace {path}: no room")
-        if durable:
-            file.sync()
-        self.rename(part, path)
+        try:
+            file = self.open(part, create=True)
+            if file.append((data,)) != len(data):
+                raise DiskFullError(f"cannot replace {path}: no room")
+            if durable:
+                file.sync()
+            self.rename(part, path)
+        except DiskError:
+            with contextlib.suppress(DiskError):
+                self.remove(part)
+            raise
         if durable:
             self.sync_dir(path.rpartition("/")[0])
 
@@ -445,7 +486,7 @@ class SimDisk:
             if self._crashed or future.done():
                 return
             try:
-                self._sync_step(", ".join(file.path for file in files))
+                self._sync_step(*(file.path for file in files), *directories)
             except SimulatedCrash:
                 return  # nobody is left to hear of it
             except DiskError as error:
@@ -461,11 +502,13 @@ class SimDisk:
         loop.call_later(self.faults.sync_delay_s, done)
         return future
 
-    def _sync_step(self, what: str) -> None:
-        self.step(f"sync {what}")
+    def _sync_step(self, *paths: str) -> None:
+        if any(self.faults.is_broken(path) for path in paths):
+            raise DiskError(f"cannot sync {', '.join(paths)}: Input/output error")
+        self.step("sync", ", ".join(paths))
         self.sync_count += 1
         if self.faults.fail_syncs:
-            raise DiskError(f"cannot sync {what}: Input/output error")
+            raise DiskError(f"cannot sync {', '.join(paths)}: Input/output error")
 
 
 def _trusted(files: Sequence[File]) -> list[SimFile]:
