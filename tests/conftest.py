@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
-_SEEDS = re.compile(r"tests/sim/test_node\.py::(\w+)\[range\((\d+), (\d+)\)\]")
+_SEEDS = re.compile(r"tests/sim/test_\w+\.py::\w+\[([\w ]+)-range\((\d+), (\d+)\)\]")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -30,3 +30,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             counts[match[1]] = counts.get(match[1], 0) + int(match[3]) - int(match[2])
     for name, count in sorted(counts.items()):
         terminalreporter.write_line(f"simulation: {count} seeds passed of {name}")
+    if counts:
+        terminalreporter.write_line(f"simulation: {sum(counts.values())} seeds passed in all")

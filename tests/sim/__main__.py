@@ -6,19 +6,21 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
 
 from tests.sim.metadata_workload import run_metadata
-from tests.sim.workload import run_workload
+from tests.sim.workload import WORKLOADS as PLANS
 from tidelog.sim.loop import run
 
-WORKLOADS = {"log": run_workload, "metadata": run_metadata}
+WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, object]]] = {**PLANS, "metadata": run_metadata}
 
 
 def run_seed(workload: str, seed: int) -> str | None:
     logging.disable(logging.CRITICAL)
     try:
-        run(WORKLOADS[workload](seed), seed)  # type: ignore[arg-type]
+        run(WORKLOADS[workload](seed), seed)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None

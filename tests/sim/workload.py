@@ -1,208 +1,107 @@
-"""Clients that write down what they were told, a node that is killed under them, and the rules that must hold.
+"""A whole node, its clients and what is done to it: `run_plan` is every workload of this kind, a Plan tells them apart.
 
-The workload is W1 and W2 of a commit log: producers with acks=all, with and without idempotence, over several
-partitions, a group that commits, topics that come and go. The rules: what was acknowledged is there, where it was said
-to be; an offset has one value, for ever; no offset is skipped; an idempotent record is there once; one producer's
-records keep their order; a committed position never goes back; the high watermark never goes back."""
+W1 and W2 of a commit log: producers with acks=all, with and without idempotence, over several partitions, one with
+acks=1, a group that commits, a reader. The rules are in history.py."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
-from tidelog.client.cluster import Cluster
-from tidelog.client.errors import BrokerError, ClientError
-from tidelog.client.fetching import FetchLimits, fetch
-from tidelog.client.group_offsets import Committed, commit_offsets, fetch_offsets
-from tidelog.client.metadata import TopicPartition
-from tidelog.client.producing import produce_once
+from tests.sim.clients import Committer, Kind, Producer, Reader
+from tests.sim.history import PARTITIONS, TOPIC, History, check_all
+from tidelog.client.errors import BrokerError
 from tidelog.client.topics import NewTopic, create_topics
-from tidelog.protocol.batch import RecordInput, build_batch, crc_is_valid, iter_headers, iter_records
-from tidelog.protocol.compression import Codec
+from tidelog.kernel.errors import DiskError
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.sim.net import NetOptions
 from tidelog.testing.simulation import SimulatedWorld
 
-PARTITIONS = 3
-TOPIC = "work"
+SMALL = {"log.index.interval.bytes": "64", "metadata.log.max.record.bytes.between.snapshots": "400"}
+PRODUCERS = (Kind(), Kind(idempotent=True), Kind(idempotent=True))
 
 
-@dataclass
-class History:
-    """What the clients know: the outcome of every write is ok (with an offset) or unknown, never assumed to be a
-    failure."""
-
-    acknowledged: dict[TopicPartition, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    attempted: set[bytes] = field(default_factory=set)
-    seen: dict[TopicPartition, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    commits: int = 0
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
-
-    def acknowledge(self, at: TopicPartition, base_offset: int, values: list[bytes]) -> None:
-        for index, value in enumerate(values):
-            self._one_value(self.acknowledged[at], at, base_offset + index, value)
-            self._one_value(self.seen[at], at, base_offset + index, value)
-
-    def read(self, at: TopicPartition, offset: int, value: bytes) -> None:
-        assert value in self.attempted, f"{at}: offset {offset} holds {value!r}, which nobody wrote"
-        self._one_value(self.seen[at], at, offset, value)
-
-    def watermark(self, at: TopicPartition, offset: int) -> None:
-        assert offset >= self.high_watermarks[at], f"{at}: the high watermark went back to {offset}"
-        self.high_watermarks[at] = offset
-
-    @staticmethod
-    def _one_value(known: dict[int, bytes], at: TopicPartition, offset: int, value: bytes) -> None:
-        assert known.setdefault(offset, value) == value, f"{at}: offset {offset} was {known[offset]!r} and is {value!r}"
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    chaos: Callable[[SimulatedWorld], Awaitable[None]]
+    """What happens to the node while its clients work."""
+    net: Callable[[int], NetOptions] = lambda seed: NetOptions()
+    config: Mapping[str, str] = field(default_factory=dict)
+    topic: Mapping[str, str] = field(default_factory=dict)
+    producers: tuple[Kind, ...] = PRODUCERS
+    power_cut: bool = False
+    """Whether the last end before the final reads may be a power cut."""
+    batches: int = 25
 
 
-class Producer:
-    """One client with a name; it sends batch after batch and retries each until it knows, or gives it up as unknown."""
-
-    def __init__(self, world: SimulatedWorld, history: History, name: str, *, idempotent: bool) -> None:
-        self._world = world
-        self._history = history
-        self._name = name
-        self._idempotent = idempotent
-        self._random = Random(world.random.getrandbits(64))
-        self._sequences: dict[TopicPartition, int] = defaultdict(int)
-        self._producer_id = -1
-
-    async def run(self, batches: int) -> None:
-        async with self._world.client(self._name) as cluster:
-            if self._idempotent:
-                self._producer_id = await cluster.retrying(lambda: init_producer_id(cluster))
-            for number in range(batches):
-                at = TopicPartition(TOPIC, self._random.randrange(PARTITIONS))
-                values = [f"{self._name}/{number}/{index}".encode() for index in range(self._random.randint(1, 4))]
-                await self._send(cluster, at, values)
-                await asyncio.sleep(self._random.expovariate(20))
-
-    async def _send(self, cluster: Cluster, at: TopicPartition, values: list[bytes]) -> None:
-        self._history.attempted.update(values)
-        while True:
-            try:
-                done = await produce_once(cluster, at, self._batch(at, values))
-            except ClientError as error:
-                if not error.is_retriable:
-                    raise
-                if not self._idempotent:
-                    return  # unknown: sending it again could write it twice
-                await asyncio.sleep(self._random.uniform(0.01, 0.3))
-            else:
-                assert done.base_offset >= 0
-                self._history.acknowledge(at, done.base_offset, values)
-                self._sequences[at] += len(values)
-                return
-
-    def _batch(self, at: TopicPartition, values: list[bytes]) -> bytearray:
-        records = [RecordInput(value.split(b"/")[0], value, self._world.clock.wall_ms()) for value in values]
-        codec = self._random.choice([Codec.NONE, Codec.NONE, Codec.ZSTD, Codec.GZIP])
-        if not self._idempotent:
-            return build_batch(records, codec=codec)
-        sequence = self._sequences[at]
-        return build_batch(
-            records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
-        )
+async def run_plan(seed: int, plan: Plan) -> History:
+    world = SimulatedWorld(seed, net=plan.net(seed), config={**SMALL, **plan.config})
+    history = History()
+    assert await world.start()
+    await create_topic(world, plan.topic)
+    reading = Reader(world, history, "reader")
+    reader = asyncio.ensure_future(reading.run())
+    producers = [Producer(world, history, f"p{number}", kind) for number, kind in enumerate(plan.producers)]
+    committer = Committer(world, history, "committer")
+    await asyncio.gather(
+        plan.chaos(world), committer.run(plan.batches), *(producer.run(plan.batches) for producer in producers)
+    )
+    assert not reader.done(), reader.exception()
+    reader.cancel()
+    check_failure(world)
+    if world.random.random() < 0.5:
+        await world.stop()
+    else:
+        world.kill(power_cut=plan.power_cut)
+    assert await world.start()
+    async with world.client("judge") as cluster:
+        await check_all(cluster, history)
+        await committer.check(cluster)
+    await world.stop()
+    history.reads = reading.reads
+    return history
 
 
-async def init_producer_id(cluster: Cluster) -> int:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    answer = await cluster.call(-1, request, InitProducerIdRequest, InitProducerIdResponse)
-    if answer.error_code:
-        raise BrokerError(answer.error_code)
-    return answer.producer_id
+async def create_topic(world: SimulatedWorld, configs: Mapping[str, str]) -> None:
+    async with world.client("admin") as admin:
+        topic = NewTopic(name=TOPIC, partitions=PARTITIONS, configs={"internal.segment.bytes": "1500", **configs})
+        created = (await create_topics(admin, [topic]))[TOPIC]
+        # A client that lost the first answer hears that the topic is there.
+        assert not isinstance(created, BrokerError) or created.code == ErrorCode.TOPIC_ALREADY_EXISTS, created
 
 
-class Committer:
-    """Commits one position after the other and never repeats one: a commit without an answer may have happened, may
-    never happen, and may yet happen when a delayed request arrives."""
-
-    def __init__(self, world: SimulatedWorld, name: str) -> None:
-        self._world = world
-        self._name = name
-        self._unknown: set[int] = set()
-        self._acknowledged = 0
-        self.acknowledged_count = 0
-
-    async def run(self, commits: int) -> None:
-        async with self._world.client(self._name) as cluster:
-            for offset in range(1, commits + 1):
-                try:
-                    at = TopicPartition(TOPIC, 0)
-                    result = await commit_offsets(cluster, self._name, {at: Committed(offset)}, timeout_s=0.001)
-                except ClientError as error:
-                    assert error.is_retriable, error
-                    self._unknown.add(offset)
-                else:
-                    assert set(result.values()) == {None}, result
-                    self._acknowledged = offset
-                    self.acknowledged_count += 1
-                await asyncio.sleep(self._world.random.expovariate(15))
-
-    async def check(self, cluster: Cluster) -> None:
-        found = (await fetch_offsets(cluster, self._name)).get(TopicPartition(TOPIC, 0), Committed(0)).offset
-        assert found in {self._acknowledged, *self._unknown}, (
-            f"{self._name} committed {self._acknowledged}, found {found}"
-        )
+def check_failure(world: SimulatedWorld, expected: type[BaseException] | None = None) -> None:
+    """A node ends itself for a reason that was given to it, or not at all."""
+    failure = world.failure
+    if failure is not None and (expected is None or not isinstance(failure, expected)):
+        raise AssertionError(f"the node stopped: {failure!r}") from failure
 
 
-class Reader:
-    """Reads every partition again and again from where it stood, and checks what it sees against what is known."""
-
-    def __init__(self, world: SimulatedWorld, history: History, name: str) -> None:
-        self._world = world
-        self._history = history
-        self._name = name
-
-    async def run(self) -> None:
-        async with self._world.client(self._name) as cluster:
-            positions = dict.fromkeys(partitions(), 0)
-            while True:
-                for at in partitions():
-                    positions[at] = await read_once(cluster, self._history, at, positions[at], max_wait_ms=200)
-                await asyncio.sleep(0.05)
+async def restart(world: SimulatedWorld, *, power_cut: bool = False) -> None:
+    """Kill the node, leave it dead for a while, and start it until that succeeds."""
+    world.kill(power_cut=power_cut)
+    await world.pause(0, 1.0)
+    while not await world.start():
+        await world.pause(0, 0.2)
 
 
-def partitions() -> list[TopicPartition]:
-    return [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+# Kills
 
 
-async def read_once(cluster: Cluster, history: History, at: TopicPartition, offset: int, *, max_wait_ms: int) -> int:
-    """Read on from the offset; the next one."""
-    limits = FetchLimits(max_wait_ms=max_wait_ms, partition_max_bytes=300)
-    found = await fetch(cluster, at, offset, limits)
-    history.watermark(at, found.high_watermark)
-    for position, header in iter_headers(found.records):
-        batch = found.records[position : position + header.size]
-        assert crc_is_valid(batch, header), f"{at}: a damaged batch was served"
-        for record in iter_records(batch, header):
-            if record.offset < offset:
-                continue
-            assert record.offset == offset, f"{at}: offset {record.offset} follows {offset - 1}"
-            assert record.offset < found.high_watermark
-            history.read(at, record.offset, record.value or b"")
-            offset += 1
-    return offset
-
-
-async def chaos(world: SimulatedWorld, kills: int) -> None:
-    """Kill the node at random times and at random disk operations, and start it again after a while."""
-    for _ in range(kills):
+async def kills(world: SimulatedWorld) -> None:
+    """At random times and at random disk operations, in the middle of a write."""
+    for _ in range(4):
         if world.random.random() < 0.5:
-            # In the middle of a write: the next start finds a torn batch.
             world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 40)
         await world.crash_or(0.05, 3.0)
-        world.kill()
-        await world.pause(0, 1.0)
-        while not await world.start():
-            await world.pause(0, 0.2)
+        check_failure(world)
+        await restart(world)
 
 
-def options(seed: int) -> NetOptions:
+def rough_net(seed: int) -> NetOptions:
     random = Random(f"{seed}-options")
     return NetOptions(
         cut_connection=random.choice([0, 0, 0.002, 0.01]),
@@ -212,55 +111,132 @@ def options(seed: int) -> NetOptions:
     )
 
 
-async def run_workload(seed: int, *, batches: int = 25, kills: int = 4) -> History:
-    small = {"log.index.interval.bytes": "64", "metadata.log.max.record.bytes.between.snapshots": "400"}
-    world = SimulatedWorld(seed, net=options(seed), config=small)
-    history = History()
-    assert await world.start()
-    async with world.client("admin") as admin:
-        topic = NewTopic(name=TOPIC, partitions=PARTITIONS, configs={"internal.segment.bytes": "1500"})
-        created = (await create_topics(admin, [topic]))[TOPIC]
-        # A client that lost the first answer hears that the topic is there.
-        assert not isinstance(created, BrokerError) or created.code == ErrorCode.TOPIC_ALREADY_EXISTS, created
-    reader = asyncio.ensure_future(Reader(world, history, "reader").run())
-    producers = [Producer(world, history, f"p{index}", idempotent=index > 0) for index in range(3)]
-    committer = Committer(world, "committer")
-    await asyncio.gather(
-        chaos(world, kills), committer.run(batches), *(producer.run(batches) for producer in producers)
+PAGE_CACHE = {"tidelog.sync.mode": "page-cache"}
+
+
+async def run_workload(seed: int) -> History:
+    """kill -9, in both modes: what was written is there."""
+    mode = PAGE_CACHE if seed % 2 else {}
+    return await run_plan(seed, Plan(chaos=kills, net=rough_net, config=mode))
+
+
+# Power cuts
+
+
+async def power_cuts(world: SimulatedWorld) -> None:
+    """What was not synced is there, torn, or gone, as chance has it; the next start may be cut short, too."""
+    for _ in range(4):
+        if world.random.random() < 0.7:
+            world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 60)
+        world.disk.faults.sync_delay_s = world.random.choice([0.0, 0.002, 0.05])
+        await world.crash_or(0.05, 2.0)
+        check_failure(world)
+        world.kill(power_cut=world.random.random() < 0.8)
+        await world.pause(0, 0.5)
+        if world.random.random() < 0.3:
+            world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 60)
+        while not await world.start():
+            await world.pause(0, 0.2)
+
+
+async def run_power_cuts(seed: int) -> History:
+    """Synced mode: nothing that was acknowledged with acks=all, or read by anybody, is taken by a power cut."""
+    # The reader sees what acks=1 wrote only when that is safe, too.
+    producers = (Kind(acks=1), Kind(), Kind(idempotent=True), Kind(idempotent=True))
+    upkeep = {"log.flush.offset.checkpoint.interval.ms": "700"}
+    return await run_plan(seed, Plan(chaos=power_cuts, producers=producers, config=upkeep, power_cut=True))
+
+
+# Slow disks
+
+
+async def stalls(world: SimulatedWorld) -> None:
+    """F13: syncs that take 10 ms to 2 s, and now and then five seconds; two kills on top."""
+    for number in range(8):
+        world.disk.faults.sync_delay_s = world.random.choice([0.01, 0.1, 0.5, 2.0, 5.0])
+        await world.pause(0.1, 3.0)
+        check_failure(world)
+        if number % 4 == 3:
+            world.disk.faults.sync_delay_s = 0.002
+            await restart(world, power_cut=True)
+    world.disk.faults.sync_delay_s = 0.002
+
+
+async def run_slow_disk(seed: int) -> History:
+    return await run_plan(seed, Plan(chaos=stalls, power_cut=True, batches=20))
+
+
+# Disks that fail
+
+
+async def bad_disk(world: SimulatedWorld) -> None:
+    """One change, one sync or a few reads fail. The node ends itself, or goes on; the machine is then mended."""
+    for _ in range(4):
+        faults = world.disk.faults
+        match world.random.choice(["change", "syncs", "reads"]):
+            case "change":
+                faults.fail_at = world.disk.operations + world.random.randint(1, 60)
+            case "syncs":
+                faults.fail_syncs = True
+            case "reads":
+                faults.read_error = 0.3
+        await world.crash_or(0.1, 2.0)
+        check_failure(world, DiskError)
+        faults.read_error = 0.0
+        world.kill(power_cut=True)
+        await world.pause(0, 0.5)
+        while not await world.start():
+            await world.pause(0, 0.2)
+
+
+async def run_bad_disk(seed: int) -> History:
+    return await run_plan(seed, Plan(chaos=bad_disk, power_cut=True))
+
+
+# Disks that fill
+
+
+async def fills_up(world: SimulatedWorld) -> None:
+    """Room goes and comes back, at one operation or for a while. The node serves on; kills come on top."""
+    for number in range(6):
+        faults = world.disk.faults
+        if world.random.random() < 0.5:
+            faults.capacity_bytes = used_bytes(world) + world.random.randint(0, 1500)
+        else:
+            first = world.disk.operations + world.random.randint(1, 40)
+            faults.full_at = range(first, first + world.random.choice([1, 2, 5, 30]))
+        await world.crash_or(0.2, 2.0)
+        check_failure(world)
+        faults.capacity_bytes = None
+        faults.full_at = range(0)
+        await world.pause(0, 0.5)
+        check_failure(world)
+        if number % 3 == 2:
+            await restart(world, power_cut=world.random.random() < 0.5)
+
+
+def used_bytes(world: SimulatedWorld) -> int:
+    disk = world.disk
+    disk.faults.capacity_bytes = 1 << 40
+    total, free = disk.space("/")
+    return total - free
+
+
+async def run_full_disk(seed: int) -> History:
+    """What did not fit was refused and is nowhere; reads and retention go on; writes come back."""
+    config = {"log.retention.check.interval.ms": "400", "log.flush.offset.checkpoint.interval.ms": "300"}
+    topic = {"retention.bytes": "4000", "file.delete.delay.ms": "100"}
+    plain = Kind(storage_error_is_refusal=True, padding=100)
+    producers = (plain, Kind(idempotent=True, padding=50), Kind(idempotent=True))
+    return await run_plan(
+        seed, Plan(chaos=fills_up, producers=producers, config=config, topic=topic, power_cut=True, batches=30)
     )
-    assert not reader.done(), reader.exception()
-    reader.cancel()
-    if world.random.random() < 0.5:
-        await world.stop()
-    else:
-        world.kill()
-    assert await world.start()
-    async with world.client("judge") as cluster:
-        await check_all(cluster, history)
-        await committer.check(cluster)
-    history.commits = committer.acknowledged_count
-    await world.stop()
-    return history
 
 
-async def check_all(cluster: Cluster, history: History) -> None:
-    """The final reads: everything acknowledged is there, idempotent records once, in the order they were sent."""
-    for at in partitions():
-        offset = 0
-        while (following := await read_once(cluster, history, at, offset, max_wait_ms=0)) != offset:
-            offset = following
-        final = history.seen[at]
-        assert offset == history.high_watermarks[at]
-        for known, value in history.acknowledged[at].items():
-            assert known < offset and final[known] == value, f"{at}: {value!r}, acknowledged at {known}, is lost"
-        assert max(final, default=-1) < offset, f"{at}: offset {max(final)} was seen once and is gone"
-        check_once_and_in_order(at, [final[known] for known in range(offset)])
-
-
-def check_once_and_in_order(at: TopicPartition, values: list[bytes]) -> None:
-    last: dict[bytes, tuple[int, int]] = {}
-    for value in values:
-        name, number, index = value.split(b"/")
-        place = (int(number), int(index))
-        assert place > last.get(name, (-1, -1)), f"{at}: {value!r} is there twice or out of order"
-        last[name] = place
+WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, History]]] = {
+    "log": run_workload,
+    "power": run_power_cuts,
+    "slow": run_slow_disk,
+    "bad": run_bad_disk,
+    "full": run_full_disk,
+}

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Disk, File, Lock
 from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets, encode_offsets
 from tidelog.log.config import LogConfig
@@ -169,7 +170,12 @@ class LogDirectory:
     def delete_partition(self, topic: str, partition: int, *, unique_hex: str, now_ms: int) -> None:
         """Rename the directory now; remove_due takes it away when the delay is over."""
         log = self.partitions[topic, partition]
-        name = self._part_with(log, unique_hex, DELETE_DIR)
+        try:
+            name = self._part_with(log, unique_hex, DELETE_DIR)
+        except DiskFullError:
+            # Not even room for a name: deleting is what helps.
+            self._disk.remove_tree(log.directory)
+            return
         self._removals.append((now_ms + log.config.file_delete_delay_ms, name))
 
     def set_aside(self, topic: str, partition: int, *, unique_hex: str) -> str:

@@ -123,7 +123,10 @@ class EntryFile:
         pending = self._pending
         assert pending is not None
         stored = self._load()
-        file = self._opened()
+        try:
+            file = self._opened()
+        except DiskFullError:
+            return False
         if file.append((bytes(pending),)) != len(pending):
             file.truncate(stored * self._struct.size)
             return False

@@ -1,7 +1,7 @@
 """Which leader epoch began at which offset (KIP-101, KIP-279), kept in leader-epoch-checkpoint.
 
 The file is written without a sync: the log's next flush carries it, and what a power cut takes is found again in the
-headers of the batches.
+headers of the batches. A disk without room is no reason to refuse a batch: the next flush tries again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Disk
 from tidelog.log.checkpoints import decode_lines, encode_lines, natural
 from tidelog.log.errors import CorruptFileError
@@ -44,7 +45,7 @@ def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_entries", "changes", "latest", "path", "synced_changes")
+    __slots__ = ("_disk", "_entries", "_is_stale", "changes", "latest", "path", "synced_changes")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -53,6 +54,7 @@ class LeaderEpochs:
         self.latest = UNDEFINED_EPOCH
         self.changes = 0
         self.synced_changes = 0
+        self._is_stale = False
 
     def load(self) -> bool:
         """Whether the file told anything, be it that there is no epoch. CorruptFileError as in decode_epochs."""
@@ -130,8 +132,18 @@ class LeaderEpochs:
 
     def write(self) -> None:
         data = encode_lines(f"{epoch} {start}" for epoch, start in self._entries)
-        self._disk.replace_file(self.path, data, durable=False)
         self.changes += 1
+        try:
+            self._disk.replace_file(self.path, data, durable=False)
+            self._is_stale = False
+        except DiskFullError:
+            self._is_stale = True
+
+    def is_written(self) -> bool:
+        """Whether the file says what is known, after another try if it did not."""
+        if self._is_stale:
+            self.write()
+        return not self._is_stale
 
     def _set(self, entries: list[EpochStart]) -> None:
         self._entries = entries

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk
 from tidelog.log.checking import Damaged, Place, check, check_length, locate, must_check
 from tidelog.log.config import LogConfig
@@ -290,12 +291,14 @@ class PartitionLog:
         assert old.size, "an empty segment is not rolled: the next would have its name"
         files = old.finish()
         snapshot = self.producers.take_snapshot(self.log_end_offset)
+        if snapshot is not None:
+            files.append(self._disk.open(snapshot))
+        self._unsynced.add(files)
+        # Without room for it the roll has not happened, and the next one finds the rest done.
         new = Segment.create(self._disk, self.directory, self.log_end_offset, now_ms=now_ms)
         self._segments.append(new)
         self._active = new
-        if snapshot is not None:
-            files.append(self._disk.open(snapshot))
-        self._unsynced.add(files, (self.directory,))
+        self._unsynced.add(directories=(self.directory,))
         self._clean_end = -1
         self._recent.clear()
         return new
@@ -489,14 +492,16 @@ class PartitionLog:
             high_watermark=high_watermark,
         )
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[Removal]:
-        """Take away what retention no longer keeps; the files are renamed now and removed when they are due. While
-        serving, LogDirectory.delete_old_segments does it for all partitions."""
+    def delete_old_segments(self, now_ms: int, high_watermark: int, *, one_by_one: bool = False) -> list[Removal]:
+        """Take away what retention no longer keeps; the files are renamed now and removed when they are due.
+
+        A power cut may undo some of the renames. Either the recovery points on disk are behind all of them, or they
+        become durable one by one, so that none comes back before one that stays away."""
         gone = self.expired_segments(now_ms, high_watermark)
+        if gone and len(gone) == len(self._segments):
+            gone = self._without_active(gone, now_ms)
         if not gone:
             return []
-        if len(gone) == len(self._segments):
-            self.roll(now_ms)
         removals = [Removal(segment.base_offset, segment.size, reason) for segment, reason in gone]
         if self.directory in self._unsynced.directories:
             # The next segment must have a durable name before these lose theirs, or a power cut leaves no segment at
@@ -507,12 +512,22 @@ class PartitionLog:
             self._forget_unsynced(segment)
             paths += segment.mark_deleted()
             paths += self.producers.mark_deleted(segment.base_offset)
+            if one_by_one:
+                self._disk.sync_dir(self.directory)
         del self._segments[: len(gone)]
         # A power cut may undo the renames, and what comes back was perhaps never synced: no flush may vouch for it.
         self._unsynced.add(directories=(self.directory,))
         self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
         self.maybe_increment_log_start(self._segments[0].base_offset)
         return removals
+
+    def _without_active(self, gone: list[tuple[Segment, Reason]], now_ms: int) -> list[tuple[Segment, Reason]]:
+        """Every segment goes, the active one too, if there is room for the one that follows it."""
+        try:
+            self.roll(now_ms)
+        except DiskFullError:
+            return gone[:-1]
+        return gone
 
     def _forget_unsynced(self, segment: Segment) -> None:
         self._unsynced.forget(segment.files())
@@ -543,12 +558,17 @@ class PartitionLog:
     def flush_begin(self) -> FlushRound:
         """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
         epochs = self.leader_epochs
-        marks = (self._truncations, epochs.changes, self._unsynced.changes)
+        has_epochs = epochs.changes != epochs.synced_changes and epochs.is_written()
+        marks = (
+            self._truncations,
+            epochs.changes if has_epochs else epochs.synced_changes,
+            self._unsynced.changes,
+        )
         if self.is_flushed:
             return FlushRound(self.log_end_offset, (), (), marks)
         files = [*self._unsynced.files, self._active.log]
         directories = dict.fromkeys(self._unsynced.directories)
-        if epochs.changes != epochs.synced_changes:
+        if has_epochs:
             files.append(self._disk.open(epochs.path))
             directories[self.directory] = None
         return FlushRound(self.log_end_offset, files, tuple(directories), marks)

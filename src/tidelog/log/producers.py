@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Disk
+from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError, LogError
-from tidelog.log.names import DELETED, SNAPSHOT, segment_name
+from tidelog.log.names import SNAPSHOT, segment_name
 from tidelog.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, increment_sequence
 from tidelog.protocol.errors import ErrorCode
@@ -189,9 +190,7 @@ class ProducerStates:
         if offset not in self._snapshots:
             return []
         self._snapshots.remove(offset)
-        path = self._path(offset)
-        self._disk.rename(path, path + DELETED)
-        return [path + DELETED]
+        return rename_deleted(self._disk, self._path(offset))
 
     def _remove_all(self, offsets: list[int]) -> None:
         for offset in offsets:

@@ -11,9 +11,10 @@ from typing import Final, TypeVar
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk, File
+from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError
 from tidelog.log.index import OffsetIndex, TimeIndex
-from tidelog.log.names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name
+from tidelog.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name
 from tidelog.log.scan import scan_batches, scan_headers
 from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 
@@ -305,6 +306,5 @@ class Segment:
         renamed = []
         for path in self.files():
             if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED)
-                renamed.append(path + DELETED)
+                renamed += rename_deleted(self._disk, path)
         return renamed

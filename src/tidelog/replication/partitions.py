@@ -145,14 +145,15 @@ class Partitions:
             for partition in (self if partitions is None else partitions)
             if partition.failure == ErrorCode.NONE and partition.log.expired_segments(now_ms, partition.high_watermark)
         ]
-        if due:
-            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
-            # behind it, or the start would take what follows it for the far side of a lost tail.
-            self.checkpoint()
+        # A power cut may bring one of several deleted segments back. The recovery points on disk must then be behind
+        # it, or the start would take what follows it for the far side of a lost tail. On a full disk they cannot be
+        # written, and retention is what makes room.
+        is_safe = not due or self.checkpoint()
         removed = 0
         for partition in due:
             try:
-                removed += len(partition.log.delete_old_segments(now_ms, partition.high_watermark))
+                gone = partition.log.delete_old_segments(now_ms, partition.high_watermark, one_by_one=not is_safe)
+                removed += len(gone)
             except DiskError as error:
                 _log.error("retention of %s-%d failed: %s", partition.topic, partition.index, error)
         return removed
@@ -169,9 +170,15 @@ class Partitions:
         for partition in self:
             partition.log.producers.expire(now_ms, partition.log.config.producer_id_expiration_ms)
 
-    def checkpoint(self) -> None:
-        """High watermarks, recovery points and log starts, for the next start."""
-        self._directory.checkpoint(self.high_watermarks())
+    def checkpoint(self) -> bool:
+        """High watermarks, recovery points and log starts, for the next start. False when there is no room for them:
+        the old ones stay, and the next start has more to check."""
+        try:
+            self._directory.checkpoint(self.high_watermarks())
+        except DiskFullError as error:
+            _log.warning("%s; the checkpoints stay as they were", error)
+            return False
+        return True
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         return {name: partition.high_watermark for name, partition in self._by_name.items()}

@@ -23,8 +23,8 @@ SECTOR: Final = 512
 _CHUNKS_MAX: Final = 64
 
 
-# What gives room back.
-_NEED_NO_ROOM: Final = ("truncate", "remove")
+# What gives room back, and what fails for good when it fails.
+_NEED_NO_ROOM: Final = ("truncate", "remove", "sync")
 
 
 class Outcome(Enum):

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.options import ClientOptions
+from tidelog.kernel.errors import DiskError
 from tidelog.node.config import load
 from tidelog.node.node import Node
 from tidelog.node.ports import Ports
@@ -61,6 +62,7 @@ class SimulatedWorld:
             **(config or {}),
         }
         self._process: SimProcess | None = None
+        self.loop.set_exception_handler(self._on_loop_error)
 
     @property
     def bootstrap(self) -> str:
@@ -68,7 +70,7 @@ class SimulatedWorld:
 
     async def start(self) -> bool:
         """Start the node, or restart it from what its disk kept. False when the disk's crash point hit while
-        starting."""
+        starting; a start that failed otherwise raises, and can be tried again."""
         assert self._process is None, "the node is running"
         self.starts += 1
         process = SimProcess(self.loop, f"{NODE}-{self.starts}")
@@ -89,8 +91,31 @@ class SimulatedWorld:
         if self.has_crashed:
             self.kill()
             return False
-        await starting
+        try:
+            await starting
+        except BaseException:
+            self.kill()
+            raise
         return True
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the node from within: it serves nobody any more, and wants to be killed."""
+        if self.node is None or not self.node.has_failed:
+            return None
+        try:
+            self.node.raise_failure()
+        except Exception as error:
+            return error
+        return None
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """As in a process of its own: a callback that failed ends the node. What is not the disk's fault also ends the
+        simulation."""
+        if isinstance(context.get("exception"), DiskError) and self.node is not None:
+            self.node.on_loop_error(loop, context)
+        else:
+            self.loop.errors.append(context)
 
     def _on_crash(self) -> None:
         """In the middle of a disk operation: nothing of the node runs from here on, not even what it was about to
@@ -134,8 +159,12 @@ class SimulatedWorld:
         return Cluster(self.net.host(name), self.clock, self.bootstrap, random=random, options=chosen)
 
     async def crash_or(self, low_s: float, high_s: float) -> None:
-        """Wait until the disk's crash point is hit, or for a random while."""
-        await asyncio.wait([self._crashed], timeout=self.random.uniform(low_s, high_s))
+        """Wait until the disk's crash point is hit, the node ends itself, or for a random while."""
+        assert self.node is not None
+        ended = asyncio.ensure_future(self.node.wait())
+        await asyncio.wait([self._crashed, ended], timeout=self.random.uniform(low_s, high_s))
+        if not ended.cancel():
+            ended.exception()
 
     async def pause(self, low_s: float, high_s: float) -> None:
         await asyncio.sleep(self.random.uniform(low_s, high_s))
