@@ -20,6 +20,8 @@ class Loading:
         self._batches = batches
         self.end_offset = 0
         self.record_count = 0
+        self.skipped_count = 0
+        """Of kinds and versions that nobody here knows."""
 
     def advance(self, record_budget: int) -> bool:
         """Replay until the budget is used up; whether the end of the log was reached."""
@@ -41,6 +43,8 @@ class Loading:
                 decoded = self._machine.decode(record.key, record.value)
                 if decoded is not None:
                     self._machine.replay(decoded, record.offset, producer_id)
+                else:
+                    self.skipped_count += 1
         self.end_offset = header.next_offset
 
     def _replay_marker(self, key: bytes | None, producer_id: int) -> None:

@@ -154,4 +154,8 @@ class CoordinatorRuntime(Generic[M]):
             self._loading.remove(partition)
         if not place.failed:
             _log.info("loaded partition %d: %d records", partition, loading.record_count)
+            if loading.skipped_count:
+                _log.warning(
+                    "partition %d: %d records that a newer release wrote were skipped", partition, loading.skipped_count
+                )
             place.shard.start(loading.end_offset)

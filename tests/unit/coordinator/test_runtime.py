@@ -264,13 +264,16 @@ def test_a_partition_that_is_led_elsewhere_is_not_ours() -> None:
     assert Bench().runtime.find(0) is ErrorCode.NOT_COORDINATOR
 
 
-def test_loading_replays_the_log_and_leaves_unknown_records_alone() -> None:
+def test_loading_replays_the_log_and_leaves_unknown_records_alone(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.log = filled("a", "?", "b", "a")
     bench.runtime.load(0, 1, bench.log)
     assert bench.machines[0].values == {"a": 3, "b": 2}
     assert bench.machines[0].offsets == [0, 2, 3]
     assert bench.machines[0].life == ["loaded"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "partition 0: 1 records that a newer release wrote were skipped"
+    ]
 
 
 def test_a_long_log_is_loaded_slice_by_slice() -> None:

@@ -6,6 +6,7 @@ rebalance changes members and state long before it has a new generation to store
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from random import Random
@@ -15,11 +16,13 @@ from tidelog.coordinator.group import deletion
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.foreign import ForeignGroups
 from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Join, Joining
 from tidelog.coordinator.group.leaving import Identity, Leaving, unknown_members
 from tidelog.coordinator.group.offsets import Offsets
 from tidelog.coordinator.group.rebalance import NOTHING, Outcome, Rebalance
 from tidelog.coordinator.group.records import (
+    ForeignRecord,
     GroupRecord,
     GroupRemoved,
     GroupWritten,
@@ -47,6 +50,7 @@ from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from tidelog.protocol.messages.records_group import GroupMetadataValue
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+_log = logging.getLogger("tidelog.coordinator")
 TOMBSTONES_PER_BATCH = 1_000
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
@@ -56,6 +60,7 @@ class GroupMachine:
         self.groups: dict[str, ClassicGroup] = {}
         self.persisted: dict[str, GroupMetadataValue] = {}
         self.offsets = Offsets()
+        self.foreign = ForeignGroups()
         self._config = config
         self._outbox = outbox
         self._timers: Timers[TimerKey] = Timers()
@@ -85,6 +90,8 @@ class GroupMachine:
             case GroupRemoved(group_id):
                 self.persisted.pop(group_id, None)
                 self._forget(group_id)
+            case ForeignRecord():
+                self.foreign.replay(record)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
@@ -106,6 +113,13 @@ class GroupMachine:
                 self._rebalance.touch(group, member, now)
             if len(group.members) > self._config.group_max_size:
                 self._rebalance.prepare(group, now)
+        if self.foreign:
+            names = ", ".join(self.foreign.names()[:5])
+            _log.warning(
+                "%d group(s) of a protocol that is not served yet are kept, and their committed offsets served: %s",
+                len(self.foreign),
+                names,
+            )
         self._schedule_expiry(now)
 
     def unloaded(self, now: Moment) -> None:
@@ -156,11 +170,21 @@ class GroupMachine:
     def _expire_by_age(self, now: Moment) -> Iterator[Outcome]:
         retention_ms = self._config.offsets_retention_ms
         for group in list(self.groups.values()):
-            yield from _in_batches(deletion.expired(group, self.offsets, now.wall_ms, retention_ms))
+            expired = deletion.expired(group, self.offsets, now.wall_ms, retention_ms)
+            yield from _in_batches(self.foreign.with_removals(expired))
 
     # membership
 
     def join(self, join: Join, now: Moment) -> Outcome:
+        if self.foreign.is_refused(join.group_id):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            self._outbox.send(join.waiting, JoinGroupResponse(member_id=join.member_id, error_code=code))
+            return NOTHING
+        removals = self.foreign.removals(join.group_id)
+        outcome = self._join(join, now)
+        return Decision((*removals, *outcome.records), None, outcome.settled) if removals else outcome
+
+    def _join(self, join: Join, now: Moment) -> Outcome:
         group = self.groups.get(join.group_id)
         if group is not None:
             return self._joining.join(group, join, now)
@@ -250,7 +274,7 @@ class GroupMachine:
             error = deletion.check_group_delete(self.groups.get(group_id))
             results.append(DeletedGroup(group_id=group_id, error_code=error))
             if error is ErrorCode.NONE:
-                records.extend(deletion.group_tombstones(group_id, self.offsets))
+                records.extend(self.foreign.with_removals(deletion.group_tombstones(group_id, self.offsets)))
         return Decision(records, results)
 
     def forget_topics(self, deleted: Iterable[tuple[str, bytes]]) -> Iterator[Outcome]:

@@ -70,7 +70,15 @@ class GroupRemoved(NamedTuple):
     group_id: str
 
 
-GroupRecord: TypeAlias = OffsetCommitted | OffsetRemoved | GroupWritten | GroupRemoved
+class ForeignRecord(NamedTuple):
+    """Of a group that another protocol than the classic one made; only its removal is ever written."""
+
+    group_id: str
+    key: bytes
+    is_there: bool
+
+
+GroupRecord: TypeAlias = OffsetCommitted | OffsetRemoved | GroupWritten | GroupRemoved | ForeignRecord
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -83,6 +91,9 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _group_key(record.group_id), encode_coordinator_value(record.value, _GROUP_METADATA_VERSION)
         case GroupRemoved():
             return _group_key(record.group_id), None
+        case ForeignRecord():
+            assert not record.is_there, record
+            return record.key, None
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -93,8 +104,11 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             return _decode_offset(decoded_key, value)
         case GroupMetadataKey():
             return _decode_group(decoded_key, value)
-        case _:
+        case None:
             return None
+        case _:
+            group_id: str = getattr(decoded_key, "group_id")  # noqa: B009 - every key of the other kinds has it
+            return ForeignRecord(group_id, bytes(key), value is not None)
 
 
 def _decode_offset(key: OffsetCommitKey | LegacyOffsetCommitKey, value: bytes | None) -> GroupRecord | None:

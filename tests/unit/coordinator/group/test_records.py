@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog.coordinator.group.records import (
     CommittedOffset,
+    ForeignRecord,
     GroupRecord,
     GroupRemoved,
     GroupWritten,
@@ -107,7 +108,9 @@ def test_offsets_of_the_oldest_kind_are_read() -> None:
 
 def test_kinds_and_versions_of_newer_nodes_are_left_alone() -> None:
     key = encode_coordinator_key(ConsumerGroupMetadataKey(group_id="g"))
-    assert decode_record(key, encode_coordinator_value(ConsumerGroupMetadataValue(epoch=1), 0)) is None
+    value = encode_coordinator_value(ConsumerGroupMetadataValue(epoch=1), 0)
+    assert decode_record(key, value) == ForeignRecord("g", key, True)
+    assert decode_record(key, None) == ForeignRecord("g", key, False)
     assert decode_record(b"\x7f\x00something", b"") is None
     key, body = encode_record(GroupWritten("g", GroupMetadataValue(protocol=None, leader=None)))
     assert decode_record(key, b"\x00\x09" + (body or b"")[2:]) is None
