@@ -19,6 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.requests import run_requests
 
         return run_requests(args.connections, args.seconds, args.only, args.mode)
+    if args.command == "partitions":
+        from bench.partitions import run_partitions
+
+        return run_partitions(args.counts, args.mode, args.json)
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -35,6 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     requests.add_argument("--seconds", type=float, default=4, help="for each kind of request")
     requests.add_argument("--mode", choices=("page-cache", "synced"), default="page-cache")
     requests.add_argument("--only", help="the kinds whose name holds this")
+    partitions = commands.add_parser("partitions", help="what 1 to 10,000 partitions cost: memory, files, waits")
+    partitions.add_argument("--counts", type=int, nargs="+", default=[1, 100, 1000, 10_000], metavar="N")
+    partitions.add_argument("--mode", choices=("page-cache", "synced"), default="synced")
+    partitions.add_argument("--json", metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")
