@@ -32,3 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"simulation: {count} seeds passed of {name}")
     if counts:
         terminalreporter.write_line(f"simulation: {sum(counts.values())} seeds passed in all")
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "fuzz_requests":
+                terminalreporter.write_line(f"fuzz: {value} requests thrown at a node")

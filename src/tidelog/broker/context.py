@@ -81,8 +81,14 @@ class Parked:
         self._slot = slot
 
     def answer(self, response: Struct) -> None:
+        """A response that cannot be written is our bug, but not the bug of who hands it in: it costs the connection."""
         context = self._context
-        self._slot.fill(context.encode(response))
+        try:
+            encoded = context.encode(response)
+        except ValueError as error:
+            context.services.failed(error, context)
+            return
+        self._slot.fill(encoded)
         context.services.metrics.answered(context.api, context.received_s)
 
     def answer_in_turn(self, make: Callable[[], Struct]) -> None:

@@ -22,9 +22,16 @@ from tidelog.protocol.source import (
     write_uvarint,
 )
 
+_ERROR_MESSAGE_BYTES = 1024
+
 
 def _refuse_value(what: str) -> NoReturn:
     raise ValueError(what)
+
+
+def _clipped(text: bytes) -> bytes:
+    """A sentence for people may quote what a peer sent, and that may be long."""
+    return text[: _ERROR_MESSAGE_BYTES - 3].decode(errors="ignore").encode() + b"..."
 
 
 def _refuse_version(what: str) -> NoReturn:
@@ -34,6 +41,7 @@ def _refuse_version(what: str) -> NoReturn:
 _PRIMITIVES: dict[str, Any] = {
     "uvarint": write_uvarint,
     "bad": _refuse_value,
+    "clipped": _clipped,
     "unsupported": _refuse_version,
     "join": b"".join,
     **{f"pack_{letter.replace('?', 'o')}": ArrayPackers(letter) for letter in FIXED.values() if letter != "16s"},
@@ -200,7 +208,11 @@ class _Writer(Source):
         self.line(f"{length} = len({data}){' + 1' if is_compact else ''}")
         if field.type == "string":
             self.line(f"if {length} > {STRING_BYTES_MAX + is_compact}:")
-            self.line(f"    bad(f'{field.name} is longer than {STRING_BYTES_MAX} bytes')")
+            if field.name == "error_message":
+                self.line(f"    {data} = clipped({data})")
+                self.line(f"    {length} = len({data}){' + 1' if is_compact else ''}")
+            else:
+                self.line(f"    bad(f'{field.name} is longer than {STRING_BYTES_MAX} bytes')")
         if is_nullable:
             self.shallower()
         self._length("h" if field.type == "string" else "i", is_compact, length)

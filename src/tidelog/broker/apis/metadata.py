@@ -66,21 +66,23 @@ def _topics(request: MetadataRequest, ctx: RequestContext) -> list[_Topic]:
         if wanted.topic_id != ZERO_UUID:
             by_id = image.topic_by_id(wanted.topic_id)
             if by_id is None:
-                found.append(_Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id))
+                # Before version 12 an answer cannot leave the name out, though a request can.
+                name = None if ctx.version >= 12 else wanted.name or ""
+                found.append(_Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=wanted.topic_id))
             else:
                 found.append(_describe(by_id, ctx.services.node_id))
             continue
-        name = wanted.name or ""
-        topic = image.topics.get(name)
+        text = wanted.name or ""
+        topic = image.topics.get(text)
         if topic is not None:
             found.append(_describe(topic, ctx.services.node_id))
-        elif complaint_about_name(name):
-            found.append(_Topic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, is_internal=False))
+        elif complaint_about_name(text):
+            found.append(_Topic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=text, is_internal=False))
         else:
             found.append(
-                _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS)
+                _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=text, is_internal=text in INTERNAL_TOPICS)
             )
-            to_create.append(name)
+            to_create.append(text)
     if to_create and (request.allow_auto_topic_creation or ctx.version < 4):
         auto_create(ctx.services, to_create)
     return found

@@ -21,6 +21,7 @@ from tidelog.protocol.uuids import ZERO_UUID
 
 _GROUP_NOT_FOUND_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
+_LATEST_MS: Final = 2**63 - 1
 _DEFAULT_RETENTION: Final = -1
 
 
@@ -54,7 +55,7 @@ class Commit:
         if error is not ErrorCode.NONE:
             return Decision((), self.refuse(error))
         retention_ms = self.request.retention_time_ms
-        expire_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else now.wall_ms + retention_ms
+        expire_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else min(now.wall_ms + retention_ms, _LATEST_MS)
         group_id, commit_ms = self.request.group_id, now.wall_ms
         records: list[GroupRecord] = []
         for topic, topic_id, asked, answered in self.accepted:

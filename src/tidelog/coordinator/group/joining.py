@@ -23,6 +23,8 @@ from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResp
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
 UNKNOWN_MEMBER_ID: Final = ""
+_NAME_IN_ID_MAX: Final = 1000
+"""Characters: a name may be as long as a string can be, and an id made of it could not be told to anyone."""
 _KNOWN_ID_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9
 _log = logging.getLogger("tidelog.groups")
@@ -56,12 +58,16 @@ class Join:
     def of(cls, request: JoinGroupRequest, version: int, client: Client, waiting: Waiting[JoinGroupResponse]) -> Join:
         # Version 0 has no rebalance time-out of its own.
         timeout_ms = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
+        # A name that stands there twice would count twice where support is counted: the first one speaks.
+        protocols: dict[str, bytes] = {}
+        for protocol in request.protocols:
+            protocols.setdefault(protocol.name, protocol.metadata)
         return cls(
             group_id=request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
-            protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+            protocols=tuple(protocols.items()),
             rebalance_timeout_ms=timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
             reason=request.reason or "not provided",
@@ -109,7 +115,7 @@ class Joining:
     # new members
 
     def _join_new(self, group: ClassicGroup, join: Join, now: Moment) -> Outcome:
-        new_id = f"{join.instance_id or join.client.client_id}-{self._uuid()}"
+        new_id = f"{(join.instance_id or join.client.client_id)[:_NAME_IN_ID_MAX]}-{self._uuid()}"
         if join.instance_id is not None:
             current_id = group.static_ids.get(join.instance_id)
             if current_id is not None:
