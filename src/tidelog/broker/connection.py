@@ -49,7 +49,7 @@ class Slot:
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
         self.answer: Sequence[Buffer] | None = None
-        self.make: Callable[[], Sequence[Buffer]] | None = None
+        self.make: Callable[[], Sequence[Buffer] | None] | None = None
         self.on_drop: Callable[[], None] | None = None
 
     def fill(self, answer: Sequence[Buffer]) -> None:
@@ -59,8 +59,9 @@ class Slot:
             self.on_drop = None
             connection.drain(answer)
 
-    def fill_in_turn(self, make: Callable[[], Sequence[Buffer]]) -> None:
-        """The answer is made when all before it have left and the peer takes more: what nobody reads is not made."""
+    def fill_in_turn(self, make: Callable[[], Sequence[Buffer] | None]) -> None:
+        """The answer is made when all before it have left and the peer takes more: what nobody reads is not made. A
+        maker that gives None fills the slot later."""
         if self._connection is not None:
             self.make = make
             self._connection.drain(())
@@ -347,6 +348,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         slot.make = slot.on_drop = None
         slot.answer = answer = make()
+        if answer is None:
+            return False
         self._unsent_bytes += sum(map(len, answer))
         return True
 

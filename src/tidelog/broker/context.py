@@ -91,14 +91,18 @@ class Parked:
         self._slot.fill(encoded)
         context.services.metrics.answered(context.api, context.received_s)
 
-    def answer_in_turn(self, make: Callable[[], Struct]) -> None:
-        """Make the answer when all before it have left and the peer takes more: large ones are not kept."""
+    def answer_in_turn(self, make: Callable[[], Struct | None]) -> None:
+        """Make the answer when all before it have left and the peer takes more: large ones are not kept. None when it
+        must wait even so; then `answer` is called later."""
         self._slot.fill_in_turn(lambda: self._made(make))
 
-    def _made(self, make: Callable[[], Struct]) -> Sequence[Buffer]:
+    def _made(self, make: Callable[[], Struct | None]) -> Sequence[Buffer] | None:
         context = self._context
         try:
-            encoded = context.encode(make())
+            response = make()
+            if response is None:
+                return None
+            encoded = context.encode(response)
         except Exception as error:
             context.services.failed(error, context)
             return ()

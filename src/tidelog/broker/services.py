@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from tidelog.broker.cold_reads import ColdReads
 from tidelog.broker.deadlines import Deadlines
 from tidelog.broker.ledger import Ledger
 from tidelog.broker.metadata_cache import MetadataCache
@@ -46,6 +47,7 @@ class Services:
     fetch_sessions: FetchSessions
     metadata_cache: MetadataCache
     deadlines: Deadlines
+    cold_reads: ColdReads
     metrics: Metrics
     ledger: Ledger
     fatal: Callable[[BaseException], None]

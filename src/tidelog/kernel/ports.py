@@ -41,6 +41,16 @@ class File(Protocol):
         """Up to length bytes from position, fewer at the end of the file."""
         ...
 
+    def read_now(self, position: int, length: int) -> bytes | memoryview | None:
+        """The same, but None when that would wait for the disk (Disk.read_later does not mind). Where the system cannot
+        tell, it reads as read does."""
+        ...
+
+    @property
+    def truncations(self) -> int:
+        """How often the file was truncated: bytes that were read before may be others now."""
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -100,6 +110,11 @@ class Disk(Protocol):
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """The same, blocking: for starting and stopping, where many logs are synced in one go."""
+        ...
+
+    def read_later(self, file: File, position: int, length: int) -> Awaitable[bytes]:
+        """What read gives, without blocking the loop. The file may be closed, removed or truncated meanwhile: then the
+        bytes are old ones, or fewer."""
         ...
 
     def lock(self, path: str) -> Lock:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from tidelog.kernel.errors import TidelogError
 from tidelog.kernel.ports import Buffer
 from tidelog.log.leader_epochs import LeaderEpochs
+from tidelog.log.reading import Read, waiting
 from tidelog.log.scan import header_fits, scan_headers
 from tidelog.log.segment import Segment
 from tidelog.protocol.batch import HEADER_SIZE, BatchHeader, crc_is_valid, read_header
@@ -43,13 +44,13 @@ class Place(NamedTuple):
 # The way to a batch
 
 
-def locate(segment: Segment, offset: int) -> Place | None:
+def locate(segment: Segment, offset: int, read: Read = waiting) -> Place | None:
     """The first batch that ends at or behind the offset; Damaged when the way there does not lead from batch to batch.
     The search starts at an index entry that names the batch which is there, or further back."""
     back = 0
     while True:
-        start, last_offset = segment.with_indexes(partial(segment.index.before, offset, back)) or (0, None)
-        headers = scan_headers(segment.log, start, segment.size)
+        start, last_offset = segment.with_indexes(partial(segment.index.before, offset, back, read)) or (0, None)
+        headers = scan_headers(segment.log, start, segment.size, read)
         first = next(headers, None)
         if last_offset is None or (first is not None and first[1].last_offset == last_offset):
             break
@@ -77,14 +78,14 @@ def locate(segment: Segment, offset: int) -> Place | None:
         if position != segment.size:
             raise _ends(segment, position)
     if found is None or found[1].base_offset > offset:
-        _check_missing(segment, offset, before)
+        _check_missing(segment, offset, before, read)
     if back and not has_gaps:
         # The batches are sound, so it was the index: a power cut may leave entries of batches that were truncated.
         segment.rebuild_indexes()
     return None if found is None else Place(*found, expected)
 
 
-def _check_missing(segment: Segment, offset: int, before: tuple[int, BatchHeader] | None) -> None:
+def _check_missing(segment: Segment, offset: int, before: tuple[int, BatchHeader] | None, read: Read) -> None:
     """No batch has the offset. Did the cleaner take it, or does the batch before tell a shorter run than it has, or the
     file end too early?"""
     end = 0
@@ -92,17 +93,19 @@ def _check_missing(segment: Segment, offset: int, before: tuple[int, BatchHeader
         position, header = before
         end = position + header.size
         if must_check(segment, position, header.size):
-            check_length(segment, position, header)
-            if not crc_is_valid(segment.read_batch(position, header), header):
+            check_length(segment, position, header, read)
+            if not crc_is_valid(segment.read_batch(position, header, read), header):
                 raise Damaged(segment, position, f"the CRC of the batch at offset {header.base_offset} is wrong")
-    if end == segment.size and segment.trusted_from and segment.with_indexes(segment.index.last_position) >= end > 0:
+    if end != segment.size or not end or not segment.trusted_from:
+        return
+    if segment.with_indexes(partial(segment.index.last_position, read)) >= end:
         raise Damaged(segment, end, f"the file ends before offset {offset}, its index does not")
 
 
-def walk(segment: Segment, place: Place) -> Iterator[Place]:
+def walk(segment: Segment, place: Place, read: Read = waiting) -> Iterator[Place]:
     """The batches from this one on to the end of the segment, or to Damaged."""
     position, _, expected = place
-    for at, header in scan_headers(segment.log, position, segment.size):
+    for at, header in scan_headers(segment.log, position, segment.size, read):
         if header.base_offset < expected:
             raise _goes_back(segment, at, header.base_offset, expected)
         yield Place(at, header, expected)
@@ -129,18 +132,18 @@ def must_check(segment: Segment, position: int, length: int) -> bool:
     return position < checked_from or position + length > checked_to
 
 
-def check_length(segment: Segment, position: int, header: BatchHeader) -> None:
+def check_length(segment: Segment, position: int, header: BatchHeader, read: Read = waiting) -> None:
     """Whether the batch ends where another begins, before so many bytes are read."""
     if not header_fits(header, segment.size - position):
         raise Damaged(segment, position, f"no batch has a length of {header.batch_length} here")
     end = position + header.size
     if position < segment.trusted_from and end < segment.size:
-        after = _header_at(segment, end)
+        after = _header_at(segment, end, read)
         if after is None or after.base_offset < header.next_offset:
             raise Damaged(segment, position, f"a batch of {header.size} bytes is followed by none")
 
 
-def check(segment: Segment, data: Buffer, place: Place, limit: int, epochs: LeaderEpochs) -> int:
+def check(segment: Segment, data: Buffer, place: Place, limit: int, epochs: LeaderEpochs, read: Read = waiting) -> int:
     """How many of the bytes, read from the place, are whole batches of this log; Damaged when not even the first is
     one. No offset of the segment reaches the limit."""
     position, expected, at = place.position, place.expected, 0
@@ -153,6 +156,8 @@ def check(segment: Segment, data: Buffer, place: Place, limit: int, epochs: Lead
             break
         try:
             _check_batch(segment, view[at : at + header.size], position + at, header, expected, limit, epochs)
+            if header.base_offset > expected:
+                _check_gap(segment, position + at, header, read)
         except Damaged:
             if not at:
                 raise
@@ -165,10 +170,12 @@ def check(segment: Segment, data: Buffer, place: Place, limit: int, epochs: Lead
     return at
 
 
-def check_batch(segment: Segment, data: Buffer, place: Place, limit: int, epochs: LeaderEpochs) -> None:
+def check_batch(
+    segment: Segment, data: Buffer, place: Place, limit: int, epochs: LeaderEpochs, read: Read = waiting
+) -> None:
     """The same for exactly one batch."""
     if must_check(segment, place.position, place.header.size):
-        check(segment, data, place, limit, epochs)
+        check(segment, data, place, limit, epochs, read)
     elif len(data) != place.header.size:
         raise Damaged(segment, place.position, "the file became shorter")
 
@@ -197,20 +204,18 @@ def _check_batch(
         raise Damaged(
             segment, position, f"leader epoch {header.leader_epoch} at offset {header.base_offset}, written in {epoch}"
         )
-    if header.base_offset > expected:
-        _check_gap(segment, position, header)
 
 
-def _check_gap(segment: Segment, position: int, header: BatchHeader) -> None:
+def _check_gap(segment: Segment, position: int, header: BatchHeader, read: Read) -> None:
     """The cleaner leaves gaps; an offset that became larger leaves one too, but reaches into the next batch."""
     end = position + header.size
-    after = _header_at(segment, end) if end < segment.size else None
+    after = _header_at(segment, end, read) if end < segment.size else None
     if after is not None and after.base_offset < header.next_offset:
         raise Damaged(segment, position, f"a batch up to offset {header.last_offset}, and {after.base_offset} follows")
 
 
-def _header_at(segment: Segment, position: int) -> BatchHeader | None:
-    found = next(scan_headers(segment.log, position, segment.size), None)
+def _header_at(segment: Segment, position: int, read: Read) -> BatchHeader | None:
+    found = next(scan_headers(segment.log, position, segment.size, read), None)
     return None if found is None else found[1]
 
 

@@ -11,8 +11,9 @@ from struct import Struct
 from typing import Final
 
 from tidelog.kernel.errors import DiskFullError
-from tidelog.kernel.ports import Disk, File
+from tidelog.kernel.ports import Buffer, Disk, File
 from tidelog.log.errors import CorruptFileError
+from tidelog.log.reading import Read, waiting
 
 _PENDING_MAX: Final = 512
 _BLOCK: Final = 512
@@ -41,43 +42,52 @@ class EntryFile:
         if len(pending) >= _PENDING_MAX * self._struct.size:
             self._write_pending()
 
-    def get(self, index: int) -> tuple[int, int]:
-        stored = self._load()
+    def get(self, index: int, read: Read = waiting) -> tuple[int, int]:
+        stored = self._load(read)
         size = self._struct.size
         if index >= stored:
             assert self._pending is not None
             key, value = self._struct.unpack_from(self._pending, (index - stored) * size)
         else:
-            key, value = self._unpack(self._opened().read(index * size, size), 0)
+            key, value = self._stored_entry(index, read)
         return key, value
 
-    def last(self) -> tuple[int, int] | None:
-        count = self.count
-        return self.get(count - 1) if count else None
+    def _stored_entry(self, index: int, read: Read) -> tuple[int, int]:
+        size = self._struct.size
+        data = read(self._opened(), index * size, size)
+        if len(data) < size:
+            raise CorruptFileError(f"{self._path} became shorter")
+        key, value = self._struct.unpack(data)
+        return key, value
 
-    def floor(self, key: int) -> int:
+    def last(self, read: Read = waiting) -> tuple[int, int] | None:
+        self._load(read)
+        count = self.count
+        return self.get(count - 1, read) if count else None
+
+    def floor(self, key: int, read: Read = waiting) -> int:
         """The number of the last entry whose key is at most the given one, -1 when there is none."""
-        stored = self._load()
+        stored = self._load(read)
         pending = self._pending
         if pending and self._struct.unpack_from(pending, 0)[0] <= key:
             return stored + self._floor_in(pending, len(pending) // self._struct.size, key)
         low, high = 0, stored
         while high - low > _BLOCK:
             middle = (low + high) // 2
-            if self.get(middle)[0] <= key:
+            if self.get(middle, read)[0] <= key:
                 low = middle
             else:
                 high = middle
         if high == low:
             return -1
         size = self._struct.size
-        block = self._opened().read(low * size, (high - low) * size)
+        block = read(self._opened(), low * size, (high - low) * size)
         if len(block) != (high - low) * size:
             raise CorruptFileError(f"{self._path} became shorter")
         found = self._floor_in(block, high - low, key)
         return found if found < 0 else low + found
 
-    def _floor_in(self, block: bytes | bytearray, count: int, key: int) -> int:
+    def _floor_in(self, block: Buffer, count: int, key: int) -> int:
         unpack, size = self._struct.unpack_from, self._struct.size
         low, high = 0, count
         while low < high:
@@ -134,17 +144,17 @@ class EntryFile:
         self._pending = None
         return True
 
-    def _load(self) -> int:
+    def _load(self, read: Read = waiting) -> int:
         stored = self._stored
         if stored < 0:
             size = self._opened().size()
             if size % self._struct.size:
                 raise CorruptFileError(f"{self._path} has {size} bytes, no multiple of {self._struct.size}")
-            stored = self._stored = size // self._struct.size
+            stored = size // self._struct.size
             # A file that was not cut before a crash ends in zeros, smaller than its first entry.
-            if stored and self.get(stored - 1) < self.get(0):
-                self._stored = -1
+            if stored and self._stored_entry(stored - 1, read) < self._stored_entry(0, read):
                 raise CorruptFileError(f"{self._path} ends below its start")
+            self._stored = stored
         return stored
 
     def _opened(self) -> File:
@@ -152,9 +162,3 @@ class EntryFile:
         if file is None:
             file = self._file = self._disk.open(self._path, create=True)
         return file
-
-    def _unpack(self, data: bytes, position: int) -> tuple[int, int]:
-        if len(data) < self._struct.size:
-            raise CorruptFileError(f"{self._path} became shorter")
-        key, value = self._struct.unpack_from(data, position)
-        return key, value

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.kernel.ports import Disk, File
 from tidelog.log.entry_file import EntryFile
+from tidelog.log.reading import Read, waiting
 
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")
@@ -30,21 +31,21 @@ class OffsetIndex:
     def add(self, last_offset: int, position: int) -> None:
         self._entries.add(last_offset - self._base_offset, position)
 
-    def lookup(self, offset: int) -> int:
+    def lookup(self, offset: int, read: Read = waiting) -> int:
         """The position of a batch that does not start behind the offset, the nearest one known."""
-        found = self._entries.floor(offset - self._base_offset)
-        return self._entries.get(found)[1] if found >= 0 else 0
+        found = self._entries.floor(offset - self._base_offset, read)
+        return self._entries.get(found, read)[1] if found >= 0 else 0
 
-    def before(self, offset: int, back: int) -> tuple[int, int] | None:
+    def before(self, offset: int, back: int, read: Read = waiting) -> tuple[int, int] | None:
         """(position, last offset) of the entry that lookup uses, or of the one so many before it."""
-        found = self._entries.floor(offset - self._base_offset) - back
+        found = self._entries.floor(offset - self._base_offset, read) - back
         if found < 0:
             return None
-        relative, position = self._entries.get(found)
+        relative, position = self._entries.get(found, read)
         return position, self._base_offset + relative
 
-    def last_position(self) -> int:
-        last = self._entries.last()
+    def last_position(self, read: Read = waiting) -> int:
+        last = self._entries.last(read)
         return last[1] if last is not None else 0
 
     def truncate_to(self, offset: int) -> None:
@@ -82,17 +83,17 @@ class TimeIndex:
             self._entries.add(timestamp, offset - self._base_offset)
             self._last_timestamp = timestamp
 
-    def last(self) -> tuple[int, int]:
+    def last(self, read: Read = waiting) -> tuple[int, int]:
         """(timestamp, offset) of the last entry, (-1, base offset) without one."""
-        last = self._entries.last()
+        last = self._entries.last(read)
         timestamp, relative = last if last is not None else (-1, 0)
         self._last_timestamp = timestamp
         return timestamp, self._base_offset + relative
 
-    def lookup(self, timestamp: int) -> int:
+    def lookup(self, timestamp: int, read: Read = waiting) -> int:
         """An offset such that no record before it has a timestamp of at least the one given."""
-        found = self._entries.floor(timestamp - 1)
-        return self._base_offset + (self._entries.get(found)[1] if found >= 0 else 0)
+        found = self._entries.floor(timestamp - 1, read)
+        return self._base_offset + (self._entries.get(found, read)[1] if found >= 0 else 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries that name the offset or a later one; offsets grow with the timestamps."""

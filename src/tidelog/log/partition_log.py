@@ -22,6 +22,7 @@ from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.loading import load_log, replay_producers
 from tidelog.log.partition_metadata import read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
+from tidelog.log.reading import Read, waiting
 from tidelog.log.recent import RecentPositions
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import Segment
@@ -36,6 +37,8 @@ _EPOCH: Final = Struct(">i")
 _LENGTH: Final = Struct(">i")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _DAMAGE_TOLD_MAX: Final = 1000
+_RECENT_BYTES: Final = 64 * 1024
+"""The last batches of the active segment were written a moment ago: so few bytes are read without asking first."""
 
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class AppendResult(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    data: bytes
+    data: bytes | memoryview
     segment_base_offset: int
     position: int
     """Where the data starts in its segment."""
@@ -305,7 +308,9 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> LogRead:
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True, read: Read = waiting
+    ) -> LogRead:
         """From the batch that holds the offset up to max_bytes, the last batch maybe cut, never behind end_offset (a
         batch boundary). A first batch that is larger is given whole, or not at all without min_one_batch."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -314,23 +319,25 @@ class PartitionLog:
         if offset >= end_offset:
             return LogRead(b"", self._active.base_offset, self._active.size)
         try:
-            return self._read(offset, max_bytes, end_offset, min_one_batch)
+            return self._read(offset, max_bytes, end_offset, min_one_batch, read)
         except Damaged as damage:
             raise self._refuse(damage) from None
 
-    def _read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LogRead:
+    def _read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, read: Read) -> LogRead:
         segment, place = self._active, None
         position = self._recent.get(offset)
         if position is None:
-            segment, place = self._locate(offset)
+            segment, place = self._locate(offset, read)
             if place is None:
                 return LogRead(b"", segment.base_offset, segment.size)
             position = place.position
-        room = self._end_position(segment, end_offset, position) - position
+        room = self._end_position(segment, end_offset, position, read) - position
         if room <= 0:
             return LogRead(b"", segment.base_offset, position)
         length = max_bytes if max_bytes < room else room
-        data = segment.log.read(position, length if length > 12 else 12)
+        if place is None and length <= _RECENT_BYTES:
+            read = waiting
+        data = read(segment.log, position, length if length > 12 else 12)
         if len(data) >= 12:
             first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
             if first_size > room:
@@ -339,13 +346,13 @@ class PartitionLog:
                 if not min_one_batch:
                     return LogRead(b"", segment.base_offset, position)
                 if place is not None:
-                    check_length(segment, position, place.header)
+                    check_length(segment, position, place.header, read)
                 length = first_size
-                data = segment.log.read(position, length)
+                data = read(segment.log, position, length)
         if len(data) < length or (place is not None and must_check(segment, position, len(data))):
-            place = place or self._locate(offset)[1]
+            place = place or self._locate(offset, read)[1]
             if place is not None:
-                data = data[: check(segment, data, place, self._limit(segment), self.leader_epochs)]
+                data = data[: check(segment, data, place, self._limit(segment), self.leader_epochs, read)]
         return LogRead(data, segment.base_offset, position)
 
     def _refuse(self, damage: Damaged) -> LogError:
@@ -359,15 +366,15 @@ class PartitionLog:
             _logger.error("%s", damage)
         return LogError(ErrorCode.CORRUPT_MESSAGE, str(damage))
 
-    def _locate(self, offset: int) -> tuple[Segment, Place | None]:
+    def _locate(self, offset: int, read: Read) -> tuple[Segment, Place | None]:
         """The segment and place of the first batch that ends at or behind the offset."""
         for segment in self._segments[self._segment_number(offset) :]:
-            place = locate(segment, offset)
+            place = locate(segment, offset, read)
             if place is not None:
                 return segment, place
         return self._active, None
 
-    def _end_position(self, segment: Segment, end_offset: int, position: int) -> int:
+    def _end_position(self, segment: Segment, end_offset: int, position: int, read: Read) -> int:
         """Where the readable part of the segment ends: it reaches at least behind the batch at the position."""
         if segment is self._active:
             if end_offset >= self.log_end_offset:
@@ -378,12 +385,17 @@ class PartitionLog:
         elif end_offset >= self._limit(segment):
             return segment.size
         try:
-            place = locate(segment, end_offset)
+            place = locate(segment, end_offset, read)
         except Damaged as damage:
             if damage.position <= position:
                 raise
             return damage.position
-        return segment.size if place is None else place.position
+        if place is None:
+            return segment.size
+        if segment is self._active and place.position >= segment.trusted_from:
+            # Asked for again by every reader until the next sync round, and then by each as where it reads on.
+            self._recent.note(end_offset, place.position)
+        return place.position
 
     def _limit(self, segment: Segment) -> int:
         """No batch of the segment reaches this offset."""
@@ -394,17 +406,21 @@ class PartitionLog:
     def _segment_number(self, offset: int) -> int:
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, end_offset: int, read: Read = waiting
+    ) -> TimestampOffset | None:
         """The first record with this timestamp or a later one, before end_offset."""
         try:
-            return find_timestamp(self._segments, timestamp_ms, self.log_start_offset, end_offset, self.leader_epochs)
+            return find_timestamp(
+                self._segments, timestamp_ms, self.log_start_offset, end_offset, self.leader_epochs, read
+            )
         except Damaged as damage:
             raise self._refuse(damage) from None
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
+    def max_timestamp_offset(self, read: Read = waiting) -> TimestampOffset | None:
         """The first record with the largest timestamp of all."""
         try:
-            return find_max_timestamp(self._segments, self.leader_epochs)
+            return find_max_timestamp(self._segments, self.leader_epochs, read)
         except Damaged as damage:
             raise self._refuse(damage) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.kernel.ports import File
+from tidelog.log.reading import Read, waiting
 from tidelog.protocol.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -29,13 +30,14 @@ def header_fits(header: BatchHeader, room: int) -> bool:
     )
 
 
-def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_headers(file: File, position: int, end: int, read: Read = waiting) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the whole batches between two positions; ends early at something that is none."""
-    chunk, start = b"", 0
+    chunk: bytes | memoryview = b""
+    start = 0
     while 0 <= position <= end - HEADER_SIZE:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
-            chunk, start, at = file.read(position, min(_HEADERS_CHUNK, end - position)), position, 0
+            chunk, start, at = read(file, position, min(_HEADERS_CHUNK, end - position)), position, 0
             if len(chunk) < HEADER_SIZE:
                 return
         header = read_header(chunk, at)

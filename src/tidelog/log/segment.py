@@ -15,6 +15,7 @@ from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError
 from tidelog.log.index import OffsetIndex, TimeIndex
 from tidelog.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name
+from tidelog.log.reading import Read, waiting
 from tidelog.log.scan import scan_batches, scan_headers
 from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 
@@ -149,7 +150,7 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest timestamp, -1 when no record has one."""
         if self._max_timestamp is None:
-            self._load_max_timestamp()
+            self.load_max_timestamp()
             assert self._max_timestamp is not None
         return self._max_timestamp
 
@@ -157,14 +158,18 @@ class Segment:
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch with the largest timestamp."""
         if self._max_timestamp is None:
-            self._load_max_timestamp()
+            self.load_max_timestamp()
         return self._max_timestamp_offset
 
-    def _load_max_timestamp(self) -> None:
+    def load_max_timestamp(self, read: Read = waiting) -> None:
+        """Both of them, unless they are known."""
+        if self._max_timestamp is not None:
+            return
+
         def load() -> tuple[int, int]:
-            timestamp, offset = self.time_index.last()
-            found = self.find(offset)
-            for _, header in scan_headers(self.log, found[0] if found else self.size, self.size):
+            timestamp, offset = self.time_index.last(read)
+            found = self.find(offset, read)
+            for _, header in scan_headers(self.log, found[0] if found else self.size, self.size, read):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
             return timestamp, offset
@@ -186,20 +191,20 @@ class Segment:
 
     # Finding
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+    def find(self, offset: int, read: Read = waiting) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch that ends at or behind the offset."""
-        start = self.with_indexes(lambda: self.index.lookup(offset))
-        if start and not self._is_batch_before(start, offset):
+        start = self.with_indexes(lambda: self.index.lookup(offset, read))
+        if start and not self._is_batch_before(start, offset, read):
             self.rebuild_indexes()
-            start = self.index.lookup(offset)
-        for position, header in scan_headers(self.log, start, self.size):
+            start = self.index.lookup(offset, read)
+        for position, header in scan_headers(self.log, start, self.size, read):
             if header.last_offset >= offset:
                 return position, header
         return None
 
-    def _is_batch_before(self, position: int, offset: int) -> bool:
+    def _is_batch_before(self, position: int, offset: int, read: Read) -> bool:
         """A power cut may leave entries of batches that were truncated: order alone does not show them."""
-        first = next(scan_headers(self.log, position, self.size), None)
+        first = next(scan_headers(self.log, position, self.size, read), None)
         return first is not None and self.base_offset <= first[1].base_offset <= offset
 
     def end_offset(self) -> int:
@@ -211,8 +216,8 @@ class Segment:
             raise CorruptFileError(f"{self.log.path} ends with a part of a batch")
         return end
 
-    def read_batch(self, position: int, header: BatchHeader) -> bytes:
-        return self.log.read(position, header.batch_length + LOG_OVERHEAD)
+    def read_batch(self, position: int, header: BatchHeader, read: Read = waiting) -> bytes | memoryview:
+        return read(self.log, position, header.batch_length + LOG_OVERHEAD)
 
     # Repair
 

@@ -73,6 +73,10 @@ def _cluster(node: Node) -> Iterator[Family]:
     )
     lag = [Sample(node.metrics.loop_lag_s_max)]
     yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", lag)
+    cold = node.services.cold_reads
+    yield Family("tidelog_cold_reads_total", "counter", "Reads that waited for the disk.", [Sample(cold.reads)])
+    yield Family("tidelog_cold_read_bytes_total", "counter", "Bytes that they brought.", [Sample(cold.read_bytes)])
+    yield Family("tidelog_cold_requests", "gauge", "Requests that wait for such a read.", [Sample(cold.requests)])
     damaged = [Sample(sum(partition.log.damaged_batches for partition in node.partitions))]
     yield Family("tidelog_log_damaged_batches_total", "counter", "Places in logs that were found damaged.", damaged)
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from tidelog.broker.buffers import Buffers
+from tidelog.broker.cold_reads import ColdReads
 from tidelog.broker.connection_limits import ConnectionLimits
 from tidelog.broker.deadlines import Deadlines
 from tidelog.broker.dispatch import Dispatch
@@ -189,6 +190,7 @@ class Node:
             ),
             metadata_cache=MetadataCache(),
             deadlines=self.deadlines,
+            cold_reads=ColdReads(ports.disk),
             metrics=self.metrics,
             ledger=self.ledger,
             fatal=self._fatal,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from tidelog.log.partition_log import AppendResult, LogRead, PartitionLog
+from tidelog.log.reading import Read, waiting
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.syncing import SyncRounds
@@ -88,9 +89,11 @@ class Partition:
         if self._waiters:
             self._notify(new_bytes)
 
-    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, committed: bool = False) -> LogRead:
+    def read(
+        self, offset: int, max_bytes: int, *, min_one_batch: bool, committed: bool = False, read: Read = waiting
+    ) -> LogRead:
         end_offset = self.last_stable_offset if committed else self.high_watermark
-        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, read=read)
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """KIP-320: a client that knows an older or newer leader epoch is told so."""

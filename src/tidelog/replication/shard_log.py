@@ -64,7 +64,7 @@ class PartitionShardLog:
             if offset == before:
                 raise ProtocolError(f"a damaged batch in {log.directory} at offset {offset}")
 
-    def _headers(self, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    def _headers(self, data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         try:
             yield from iter_headers(data)
         except ProtocolError as error:

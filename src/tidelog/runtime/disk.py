@@ -27,6 +27,10 @@ _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BI
 _IOV_MAX: Final = 512
 _READ_CHUNK: Final = 64 * 1024
 _SYNCFS_FROM_FILES: Final = 16
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system answers that cannot tell what is in memory: its files are read as without RWF_NOWAIT."""
+_COLD_READS_AT_ONCE: Final = 4
 
 
 def disk_error(action: str, path: str, error: OSError) -> DiskError:
@@ -49,12 +53,15 @@ class OsFile:
         "_broken",
         "_changes",
         "_closed",
+        "_cold_reads",
         "_disk",
+        "_nowait",
         "_path",
         "_size",
         "_synced_changes",
         "_syncs",
         "fd",
+        "truncations",
         "used",
     )
 
@@ -67,6 +74,9 @@ class OsFile:
         self._changes = 0
         self._synced_changes = 0
         self._syncs = 0
+        self._cold_reads = 0
+        self._nowait = _NOWAIT
+        self.truncations = 0
         self._closed = False
         self._broken = False
 
@@ -77,6 +87,11 @@ class OsFile:
     @property
     def is_dirty(self) -> bool:
         return self._changes != self._synced_changes
+
+    @property
+    def is_pinned(self) -> bool:
+        """A thread uses the descriptor."""
+        return bool(self._syncs or self._cold_reads)
 
     def size(self) -> int:
         return self._size
@@ -135,6 +150,30 @@ class OsFile:
             raise disk_error("read", self._path, error) from None
         return data
 
+    def read_now(self, position: int, length: int) -> bytes | memoryview | None:
+        if not self._nowait:
+            return self.read(position, length)
+        fd = self.fd
+        if fd < 0:
+            fd = self._disk.acquire(self)
+        self.used = True
+        buffer = memoryview(bytearray(length))
+        done = 0
+        try:
+            while done < length:
+                count = os.preadv(fd, (buffer[done:] if done else buffer,), position + done, self._nowait)
+                if count == 0:
+                    break
+                done += count
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_NOWAIT:
+                raise disk_error("read", self._path, error) from None
+            self._nowait = 0
+            return self.read(position, length)
+        return buffer if done == length else buffer[:done]
+
     def _read_rest(self, fd: int, data: bytes, length: int, position: int) -> bytes:
         while len(data) < length:
             more = self._disk.pread(fd, length - len(data), position + len(data))
@@ -154,13 +193,14 @@ class OsFile:
         except OSError as error:
             raise disk_error("truncate", self._path, error) from None
         self._size = size
+        self.truncations += 1
 
     def sync(self) -> None:
         self._disk.sync_now((self,))
 
     def close(self) -> None:
         self._closed = True
-        if self._syncs == 0:
+        if not self.is_pinned:
             self._disk.descriptors.close(self)
 
 
@@ -172,6 +212,7 @@ class OsDisk:
         self.descriptors = Descriptors(open_files_max)
         self._dirty_files_max = dirty_files_max if dirty_files_max is not None else _most_descriptors(open_files_max)
         self._executor: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
         self._file_systems: dict[int, int] = {}
         self._syncfs = find_syncfs()
         self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -291,6 +332,46 @@ class OsDisk:
         except OSError as error:
             raise disk_error("look at", path, error) from None
 
+    # Reads that wait for the disk
+
+    def read_later(self, file: File, position: int, length: int) -> asyncio.Future[bytes]:
+        assert isinstance(file, OsFile)
+        loop = asyncio.get_running_loop()
+        if file._closed:
+            gone: asyncio.Future[bytes] = loop.create_future()
+            gone.set_result(b"")
+            return gone
+        fd = file.fd if file.fd >= 0 else self.acquire(file)
+        file._cold_reads += 1
+        self.descriptors.keep(file)
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(_COLD_READS_AT_ONCE, thread_name_prefix="tidelog-read")
+        done = self._readers.submit(self._read_pinned, fd, file.path, position, length)
+
+        def ended(_: Future[bytes]) -> None:
+            # In the loop's thread, and also after a reader that was cancelled: the thread had the descriptor.
+            try:
+                loop.call_soon_threadsafe(self._unpin_reader, file)
+            except RuntimeError:  # the loop is closed: the process is going down
+                self._unpin_reader(file)
+
+        done.add_done_callback(ended)
+        return asyncio.wrap_future(done, loop=loop)
+
+    def _unpin_reader(self, file: OsFile) -> None:
+        file._cold_reads -= 1
+        self._let_go(file)
+
+    def _read_pinned(self, fd: int, path: str, position: int, length: int) -> bytes:
+        """Runs in a thread: nothing of the file but its descriptor is touched."""
+        try:
+            data = self.pread(fd, length, position)
+            while 0 < len(data) < length and (more := self.pread(fd, length - len(data), position + len(data))):
+                data += more
+        except OSError as error:
+            raise disk_error("read", path, error) from None
+        return data
+
     # Durability
 
     def sync_dir(self, path: str) -> None:
@@ -357,12 +438,15 @@ class OsDisk:
                 file._broken = True
             else:
                 file._synced_changes = max(file._synced_changes, changes)
-            if file._syncs:
-                continue
-            if file._closed:
-                self.descriptors.close(file)
-            elif not file.is_dirty:
-                self.descriptors.let_go(file)
+            self._let_go(file)
+
+    def _let_go(self, file: OsFile) -> None:
+        if file.is_pinned:
+            return
+        if file._closed:
+            self.descriptors.close(file)
+        elif not file.is_dirty:
+            self.descriptors.let_go(file)
 
     def _sync_pinned(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> None:
         """Runs in a thread while the loop goes on."""
@@ -432,7 +516,7 @@ class OsDisk:
         except OSError as error:
             raise disk_error("open", file.path, error) from None
         self.descriptors.add(file)
-        if file._syncs:
+        if file.is_pinned:
             self.descriptors.keep(file)
         return file.fd
 
@@ -443,10 +527,11 @@ class OsDisk:
         self.descriptors.make_room()
 
     def close(self) -> None:
-        """Close every descriptor; syncs under way finish first."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)
-            self._executor = None
+        """Close every descriptor; syncs and reads under way finish first."""
+        for executor in (self._executor, self._readers):
+            if executor is not None:
+                executor.shutdown(wait=True)
+        self._executor = self._readers = None
         self.descriptors.close_all()
         for fd in self._file_systems.values():
             os.close(fd)

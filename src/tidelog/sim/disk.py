@@ -58,6 +58,9 @@ class DiskFaults:
     read_error: float = 0.0
     """How probable it is that a read fails with an I/O error."""
     sync_delay_s: float = 0.002
+    cold_reads: float = 0.0
+    """How likely it is that bytes are not in memory: read_now says so then."""
+    cold_read_delay_s: float = 0.005
 
     def is_broken(self, path: str) -> bool:
         return any(f"{path}/".startswith(f"{directory}/") for directory in self.broken_below)
@@ -108,7 +111,7 @@ class _Content:
 
 
 class _Inode:
-    __slots__ = ("changes", "content", "durable", "durable_changes", "modified_ms")
+    __slots__ = ("changes", "content", "durable", "durable_changes", "modified_ms", "truncations")
 
     def __init__(self) -> None:
         self.content = _Content()
@@ -116,6 +119,7 @@ class _Inode:
         self.changes = 0
         self.durable_changes = 0
         self.modified_ms = 0
+        self.truncations = 0
 
     def make_durable(self, content: _Content, changes: int) -> None:
         """An older sync that completes late must not undo a newer one."""
@@ -184,10 +188,18 @@ class SimFile:
         self._disk.check_readable(self._path)
         return self._inode.content.read(position, length)
 
+    def read_now(self, position: int, length: int) -> bytes | None:
+        return None if self._disk.is_cold() else self.read(position, length)
+
+    @property
+    def truncations(self) -> int:
+        return self._inode.truncations
+
     def truncate(self, size: int) -> None:
         self._check_open()
         self._disk.step("truncate", self._path)
         self._inode.content.truncate(size)
+        self._inode.truncations += 1
         self._disk.touch(self._inode)
 
     def sync(self) -> None:
@@ -268,6 +280,10 @@ class SimDisk:
         if is_append:
             return Outcome.TORN
         raise SimulatedCrash
+
+    def is_cold(self) -> bool:
+        # Without the fault nothing is drawn: seeds mean what they meant.
+        return self.faults.cold_reads > 0 and self._random.random() < self.faults.cold_reads
 
     def touch(self, inode: _Inode) -> None:
         inode.changes += 1
@@ -452,6 +468,27 @@ class SimDisk:
             raise
         if durable:
             self.sync_dir(path.rpartition("/")[0])
+
+    def read_later(self, file: File, position: int, length: int) -> asyncio.Future[bytes]:
+        """As a thread would: at some moment before the future is done, from the inode, whatever became of the file."""
+        self.check_alive()
+        assert isinstance(file, SimFile)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        inode = file._inode
+
+        def done() -> None:
+            if self._crashed or future.done():
+                return
+            try:
+                self.check_readable(file.path)
+            except DiskError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(inode.content.read(position, length))
+
+        loop.call_later(self._random.uniform(0, self.faults.cold_read_delay_s), done)
+        return future
 
     # Durability
 

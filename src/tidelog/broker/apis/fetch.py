@@ -1,16 +1,19 @@
 """Fetch (1), versions 4-18. v5 log start, v7 sessions (KIP-227), v9 leader epoch, v11 rack, v12 flexible and divergence
 (KIP-595), v13 topic ids (KIP-516), v15 replica state, v16 leader hints (KIP-951), v17 directory id, v18 follower's HW.
 
-Batches leave as the bytes they are on disk. A fetch that finds too little waits for an append, not for a timer.
+Batches leave as the bytes they are on disk. A fetch that finds too little waits for an append, not for a timer. One
+that needs bytes which are not in memory waits for its turn in the connection, and reads them beside the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from tidelog.broker.api import Api
+from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
@@ -18,6 +21,7 @@ from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer
 from tidelog.log.errors import LogError
+from tidelog.log.reading import Read, WouldBlock, at_once
 from tidelog.log.transactions import PastTransactions
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -34,7 +38,10 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
     if isinstance(fetching, ErrorCode):
         return FetchResponse(error_code=fetching)
     fetch = _Fetch(request, fetching, ctx)
-    results = fetch.read()
+    try:
+        results = fetch.read()
+    except WouldBlock:
+        return fetch.answer_in_turn()
     is_done = fetch.is_enough(results) or request.max_wait_ms <= 0 or ctx.services.ledger.parked_bytes.is_full
     if not is_done:
         return fetch.park()
@@ -72,19 +79,23 @@ class _Fetch:
     # reading
 
     def read(self) -> list[_Data]:
-        services = self._ctx.services
-        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"))
-        # The fuller the node is of answers that nobody takes, the smaller they become.
-        room = min(room, max(services.ledger.answer_bytes.left // 2, _LEAST_ROOM))
-        results = []
+        """What there is; WouldBlock when some of it is not in memory."""
+        room = self._room()
+        results: list[_Data] = []
         nothing_yet = True
         for fetched in self._fetching.partitions:
-            data = self._read_partition(fetched, room, nothing_yet)
+            data = self._read_partition(fetched, room, nothing_yet, at_once)
             if data.records:
                 nothing_yet = False
                 room = max(room - len(data.records), 0)
             results.append(data)
         return results
+
+    def _room(self) -> int:
+        services = self._ctx.services
+        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"))
+        # The fuller the node is of answers that nobody takes, the smaller they become.
+        return min(room, max(services.ledger.answer_bytes.left // 2, _LEAST_ROOM))
 
     def _find(self, fetched: FetchedPartition) -> Partition | ErrorCode:
         services = self._ctx.services
@@ -96,7 +107,7 @@ class _Fetch:
             partition = services.partitions.get(fetched.topic, fetched.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
 
-    def _read_partition(self, fetched: FetchedPartition, room: int, nothing_yet: bool) -> _Data:
+    def _read_partition(self, fetched: FetchedPartition, room: int, nothing_yet: bool, read: Read) -> _Data:
         partition = self._find(fetched)
         if isinstance(partition, ErrorCode):
             return _failed(fetched.index, partition)
@@ -105,7 +116,6 @@ class _Fetch:
         if code != ErrorCode.NONE:
             return _failed(fetched.index, code)
         counters = self._ctx.services.metrics.topic(partition.topic)
-        counters.fetches += 1
         data = _Data(
             partition_index=fetched.index,
             high_watermark=partition.high_watermark,
@@ -123,13 +133,17 @@ class _Fetch:
                 min(wanted.partition_max_bytes, room),
                 min_one_batch=nothing_yet,
                 committed=committed,
+                read=read,
             ).data
             if committed and partition.log.transactions is not None:
                 data.aborted_transactions = _aborted(partition.log.transactions, data.records, wanted.fetch_offset)
+            counters.fetches += 1
         except LogError as error:
+            counters.fetches += 1
             counters.failed_fetches += 1
             return _failed(fetched.index, error.error_code)
         except DiskError as error:
+            counters.fetches += 1
             counters.failed_fetches += 1
             _log.error("cannot read %s-%d: %s", partition.topic, partition.index, error)
             return _failed(fetched.index, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -174,12 +188,30 @@ class _Fetch:
     def answer_in_turn(self) -> Parked:
         """Others are before it, and may be for long: what was read is dropped, and read again when they have left."""
         parked = self._hold()
-        parked.answer_in_turn(self._make)
+        parked.answer_in_turn(partial(self._make, parked))
         return parked
 
-    def _make(self) -> FetchResponse:
+    def _make(self, parked: Parked) -> FetchResponse | None:
         self._release()
-        return self.respond(self.read())
+        try:
+            return self.respond(self.read())
+        except WouldBlock:
+            self._ctx.services.cold_reads.answer(parked, self._ctx, self._answer_cold(parked))
+            return None
+
+    async def _answer_cold(self, parked: Parked) -> None:
+        """One partition after the other: each is read as it is when its bytes have come."""
+        room = min(self._room(), REQUEST_BYTES_MAX)
+        results: list[_Data] = []
+        nothing_yet = True
+        for fetched in self._fetching.partitions:
+            action = partial(self._read_partition, fetched, room, nothing_yet)
+            data = await self._ctx.services.cold_reads.run(action)
+            if data.records:
+                nothing_yet = False
+                room = max(room - len(data.records), 0)
+            results.append(data)
+        parked.answer(self.respond(results))
 
     def _release(self) -> None:
         self._ctx.services.ledger.parked_bytes.used -= self._parked_bytes
@@ -197,7 +229,7 @@ class _Fetch:
         if parked is None:
             return
         self._unwatch()
-        parked.answer_in_turn(self._make)
+        parked.answer_in_turn(partial(self._make, parked))
 
     def _forget(self) -> None:
         self._unwatch()

@@ -4,10 +4,13 @@ log's start and -5, -6 have no offset."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidelog.broker.api import Api
-from tidelog.broker.context import RequestContext
+from tidelog.broker.context import Parked, RequestContext
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
+from tidelog.log.reading import Read, WouldBlock, at_once
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.replication.partition import Partition
@@ -28,20 +31,40 @@ _SINCE_VERSION = {
 }
 
 
-def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            _Topic(
-                name=topic.name,
-                partitions=[_look_up(topic.name, wanted, request, ctx) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse | Parked:
+    try:
+        return ListOffsetsResponse(
+            topics=[
+                _Topic(
+                    name=topic.name,
+                    partitions=[_look_up(topic.name, wanted, request, ctx, at_once) for wanted in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+    except WouldBlock:
+        parked = ctx.park()
+        ctx.services.cold_reads.answer(parked, ctx, _answer_cold(request, ctx, parked))
+        return parked
+
+
+async def _answer_cold(request: ListOffsetsRequest, ctx: RequestContext, parked: Parked) -> None:
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        found = _Topic(name=topic.name)
+        response.topics.append(found)
+        for wanted in topic.partitions:
+            action = partial(_look_up, topic.name, wanted, request, ctx)
+            found.partitions.append(await ctx.services.cold_reads.run(action))
+    parked.answer(response)
 
 
 def _look_up(
-    topic: str, wanted: ListOffsetsRequest.ListOffsetsPartition, request: ListOffsetsRequest, ctx: RequestContext
+    topic: str,
+    wanted: ListOffsetsRequest.ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    ctx: RequestContext,
+    read: Read,
 ) -> _Partition:
     answer = _Partition(partition_index=wanted.partition_index)
     partition = ctx.services.partitions.get(topic, wanted.partition_index)
@@ -55,7 +78,7 @@ def _look_up(
         answer.error_code = code
         return answer
     try:
-        _fill(answer, partition, wanted.timestamp, request.isolation_level)
+        _fill(answer, partition, wanted.timestamp, request.isolation_level, read)
     except LogError as error:
         answer.error_code = error.error_code
     except DiskError:
@@ -69,7 +92,7 @@ def _since_version(timestamp: int) -> int:
     return 0 if timestamp >= 0 else _SINCE_VERSION.get(timestamp, _NEVER)
 
 
-def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_level: int) -> None:
+def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_level: int, read: Read) -> None:
     log = partition.log
     end = partition.last_stable_offset if isolation_level == 1 else partition.high_watermark
     if timestamp == LATEST:
@@ -80,9 +103,9 @@ def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_le
         answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         found = (
-            log.max_timestamp_offset()
+            log.max_timestamp_offset(read)
             if timestamp == MAX_TIMESTAMP
-            else log.offset_for_timestamp(timestamp, end_offset=end)
+            else log.offset_for_timestamp(timestamp, end_offset=end, read=read)
         )
         if found is not None:
             answer.timestamp = found.timestamp

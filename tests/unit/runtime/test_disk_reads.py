@@ -1,0 +1,194 @@
+"""Reading what is in memory, and what is not: in a thread, with a descriptor that nobody closes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.test_disk import MakeDisk, create, make_disk, needs_proc, open_names
+from tidelog.kernel.errors import DiskError
+from tidelog.runtime import disk as disk_module
+from tidelog.runtime.disk import OsDisk, OsFile
+
+__all__ = ["make_disk"]
+
+CONTENT = os.urandom(300_000)
+
+
+@pytest.fixture
+def disk(make_disk: MakeDisk) -> OsDisk:
+    return make_disk()
+
+
+@pytest.fixture
+def file(disk: OsDisk, tmp_path: Path) -> OsFile:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.append([CONTENT])
+    file.sync()
+    return file
+
+
+def make_cold(file: OsFile) -> None:
+    if not hasattr(os, "posix_fadvise"):
+        pytest.skip("nothing here drops pages from memory")
+    os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def test_what_is_in_memory_comes_at_once(file: OsFile) -> None:
+    for position, length in ((0, 10), (5, 100_000), (299_990, 10), (299_990, 100), (300_000, 10), (0, 300_001)):
+        assert file.read_now(position, length) == CONTENT[position : position + length]
+
+
+def test_what_is_not_in_memory_is_said_to_be_so_and_can_be_read_later(disk: OsDisk, file: OsFile) -> None:
+    make_cold(file)
+    if file.read_now(100_000, 1000) is not None:
+        pytest.skip("this file system keeps its files in memory")
+
+    async def read() -> bytes:
+        return await disk.read_later(file, 100_000, 1000)
+
+    make_cold(file)
+    assert asyncio.run(read()) == CONTENT[100_000:101_000]
+    assert file.read_now(100_000, 1000) == CONTENT[100_000:101_000]
+
+
+def test_a_part_in_memory_is_not_the_whole(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    preadv = os.preadv
+    in_memory = 8192
+
+    def partly(fd: int, buffers: list[memoryview], position: int, flags: int) -> int:
+        if position >= in_memory:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return preadv(fd, [buffers[0][: in_memory - position]], position, flags)
+
+    monkeypatch.setattr(os, "preadv", partly)
+    assert file.read_now(0, in_memory) == CONTENT[:in_memory]
+    assert file.read_now(0, in_memory + 1) is None
+    assert file.read_now(100_000, 1) is None
+
+
+def test_a_short_count_is_asked_on_until_the_end_of_the_file(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, *rest: preadv(fd, [buffers[0][:70_000]], *rest))
+    assert file.read_now(10, 200_000) == CONTENT[10:200_010]
+    assert file.read_now(10, 400_000) == CONTENT[10:]
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_that_cannot_tell_is_read_as_ever(
+    file: OsFile, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    calls: list[int] = []
+
+    def refuse(*_: object) -> int:
+        calls.append(1)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    for _ in range(3):
+        assert file.read_now(7, 100) == CONTENT[7:107]
+    assert len(calls) == 1, "it is asked once for each file"
+
+
+def test_a_system_without_the_flag_reads_as_ever(disk: OsDisk, file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_module, "_NOWAIT", 0)
+    monkeypatch.delattr(os, "preadv")
+    assert disk.open(file.path).read_now(7, 100) == CONTENT[7:107]
+
+
+@pytest.mark.parametrize("way", ["now", "later"])
+def test_a_read_error_is_a_disk_error(disk: OsDisk, file: OsFile, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", fail)
+    disk.pread = fail
+
+    async def read() -> None:
+        if way == "now":
+            file.read_now(0, 10)
+        else:
+            await disk.read_later(file, 0, 10)
+
+    with pytest.raises(DiskError, match="Input/output"):
+        asyncio.run(read())
+
+
+class Gate:
+    """Holds the readers' threads until it is opened."""
+
+    def __init__(self, disk: OsDisk) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+        pread = disk.pread
+
+        def wait(fd: int, length: int, position: int) -> bytes:
+            self.entered.set()
+            assert self.opened.wait(20)
+            return pread(fd, length, position)
+
+        disk.pread = wait
+
+
+@needs_proc
+def test_a_file_that_is_read_keeps_its_descriptor_whatever_else_is_opened_or_closed(
+    make_disk: MakeDisk, tmp_path: Path
+) -> None:
+    disk = make_disk(open_files_max=2)
+    file, *others = create(disk, tmp_path, 6)
+    file.append([CONTENT])
+    disk.sync_now([file])
+    gate = Gate(disk)
+
+    async def read() -> None:
+        reading = disk.read_later(file, 10, 100)
+        await asyncio.to_thread(gate.entered.wait, 20)
+        for other in others:
+            other.append([b"x"])
+            disk.sync_now([other])
+        assert "f000" in open_names(tmp_path)
+        os.rename(file.path, file.path + ".deleted")
+        file.close()
+        assert "f000.deleted" in open_names(tmp_path)
+        gate.opened.set()
+        assert await reading == CONTENT[10:110]
+        await asyncio.sleep(0)  # the loop is told of the end after the reader
+        assert "f000.deleted" not in open_names(tmp_path)
+        assert await disk.read_later(file, 0, 10) == b"", "nothing is left of it"
+
+    asyncio.run(read())
+
+
+@needs_proc
+def test_a_reader_that_leaves_frees_the_descriptor_when_the_thread_is_done(make_disk: MakeDisk, tmp_path: Path) -> None:
+    disk = make_disk()
+    (file,) = create(disk, tmp_path, 1)
+    file.append([CONTENT])
+    disk.sync_now([file])
+    gate = Gate(disk)
+
+    async def read() -> None:
+        reading = disk.read_later(file, 0, 100)
+        await asyncio.to_thread(gate.entered.wait, 20)
+        reading.cancel()
+        file.close()
+        assert open_names(tmp_path) == ["f000"]
+        gate.opened.set()
+        await asyncio.to_thread(lambda: disk._readers and disk._readers.shutdown(wait=True))
+        await asyncio.sleep(0)
+        assert open_names(tmp_path) == []
+
+    asyncio.run(read())
+
+
+def test_truncations_are_counted(file: OsFile) -> None:
+    assert file.truncations == 0
+    file.truncate(10)
+    file.append([b"x"])
+    file.truncate(5)
+    assert file.truncations == 2
