@@ -16,7 +16,6 @@ from tidelog.broker.metrics import Metrics
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.controller.controller import Controller
 from tidelog.kernel.ports import Clock
-from tidelog.log.directory import LogDirectory
 from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
@@ -41,7 +40,8 @@ class Services:
     metadata: MetadataPublisher
     controller: Controller
     partitions: Partitions
-    directories: list[LogDirectory]
+    offline_directories: tuple[str, ...]
+    """Log directories that could not be used when the node started."""
     producer_ids: ProducerIds
     groups: GroupCoordinator
     fetch_sessions: FetchSessions

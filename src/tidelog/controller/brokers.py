@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.controller.decision import Decision
-from tidelog.controller.partitions import elect_at_start, resign
+from tidelog.controller.leaders import elect_at_start, resign
 from tidelog.metadata.image import BrokerImage, ControllerImage, Endpoint, MetadataImage
 from tidelog.metadata.snapshot import broker_record, controller_record
 from tidelog.protocol.messages import records_metadata as r

@@ -1,4 +1,4 @@
-"""Adding partitions to a topic, and electing leaders when a node comes back, or none when it goes."""
+"""Adding partitions to a topic."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import Counter
 from typing import Any
 
 from tidelog.controller.decision import Decision
-from tidelog.controller.placement import NotEnoughBrokers, place_replicas, placed_record
+from tidelog.controller.placement import DirectoryChooser, NotEnoughBrokers, place_replicas, placed_record
 from tidelog.controller.topics import PARTITIONS_PER_REQUEST_MAX
-from tidelog.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from tidelog.metadata.image import MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.messages import records_metadata as r
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 _Wanted = CreatePartitionsRequest.CreatePartitionsTopic
@@ -20,6 +19,7 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 def create_partitions(request: CreatePartitionsRequest, image: MetadataImage) -> Decision:
     decision = Decision(CreatePartitionsResponse())
     times = Counter(topic.name for topic in request.topics)
+    directories = DirectoryChooser(image)
     for topic in {topic.name: topic for topic in request.topics}.values():
         if times[topic.name] > 1:
             refusal: tuple[int, str] | list[Any] = (
@@ -27,7 +27,7 @@ def create_partitions(request: CreatePartitionsRequest, image: MetadataImage) ->
                 f"{topic.name} is named twice in one request",
             )
         else:
-            refusal = _grow(topic, image)
+            refusal = _grow(topic, image, directories)
         if isinstance(refusal, list):
             if not request.validate_only:
                 decision.records += refusal
@@ -38,7 +38,7 @@ def create_partitions(request: CreatePartitionsRequest, image: MetadataImage) ->
     return decision
 
 
-def _grow(wanted: _Wanted, image: MetadataImage) -> tuple[int, str] | list[Any]:
+def _grow(wanted: _Wanted, image: MetadataImage, directories: DirectoryChooser) -> tuple[int, str] | list[Any]:
     topic = image.topics.get(wanted.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -54,16 +54,18 @@ def _grow(wanted: _Wanted, image: MetadataImage) -> tuple[int, str] | list[Any]:
         return ErrorCode.POLICY_VIOLATION, f"At most {PARTITIONS_PER_REQUEST_MAX} partitions are created at once."
     new = range(have, wanted.count)
     if wanted.assignments is not None:
-        return _assigned(wanted, topic, image, new)
+        return _assigned(wanted, topic, image, new, directories)
     factor = len(topic.partitions[0].replicas)
     try:
         replicas = place_replicas(image, new, factor)
     except NotEnoughBrokers as error:
         return ErrorCode.INVALID_REPLICATION_FACTOR, str(error)
-    return [placed_record(topic.topic_id, index, brokers, image) for index, brokers in sorted(replicas.items())]
+    return [placed_record(topic.topic_id, index, brokers, directories) for index, brokers in sorted(replicas.items())]
 
 
-def _assigned(wanted: _Wanted, topic: TopicImage, image: MetadataImage, new: range) -> tuple[int, str] | list[Any]:
+def _assigned(
+    wanted: _Wanted, topic: TopicImage, image: MetadataImage, new: range, directories: DirectoryChooser
+) -> tuple[int, str] | list[Any]:
     given = [assignment.broker_ids for assignment in wanted.assignments or ()]
     if len(given) != len(new):
         return (
@@ -78,34 +80,6 @@ def _assigned(wanted: _Wanted, topic: TopicImage, image: MetadataImage, new: ran
                 f"The assignment {brokers} is not {factor} different known broker(s).",
             )
     return [
-        placed_record(topic.topic_id, index, list(brokers), image) for index, brokers in zip(new, given, strict=True)
-    ]
-
-
-def elect_at_start(image: MetadataImage, node_id: int) -> list[Any]:
-    """A node that comes back leads its partitions in a new epoch: what a crash cut off is told apart from what
-    follows. It is the only replica, so in sync again, and nobody else is left who could have led (KIP-966)."""
-    return [
-        r.PartitionChangeRecord(
-            partition_id=index,
-            topic_id=topic.topic_id,
-            leader=node_id,
-            isr=None if node_id in state.isr else [node_id],
-            leader_recovery_state=0 if state.leader_recovery_state else -1,
-            eligible_leader_replicas=[] if state.eligible_leaders else None,
-            last_known_elr=[] if state.last_known_leaders else None,
-        )
-        for _, topic in sorted(image.topics.items())
-        for index, state in sorted(topic.partitions.items())
-        if node_id in state.replicas
-    ]
-
-
-def resign(image: MetadataImage, node_id: int) -> list[Any]:
-    """The partitions that the node leads have no leader. The last replica in sync stays that."""
-    return [
-        r.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
-        for _, topic in sorted(image.topics.items())
-        for index, state in sorted(topic.partitions.items())
-        if state.leader == node_id
+        placed_record(topic.topic_id, index, list(brokers), directories)
+        for index, brokers in zip(new, given, strict=True)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tidelog.metadata.image import MetadataImage, PartitionState
@@ -24,16 +25,34 @@ def place_replicas(image: MetadataImage, partitions: Iterable[int], factor: int)
     return {index: [brokers[(index + place) % len(brokers)] for place in range(factor)] for index in partitions}
 
 
-def placed_record(topic_id: bytes, index: int, replicas: list[int], image: MetadataImage) -> r.PartitionRecord:
+class DirectoryChooser:
+    """Which log directory of its broker a new replica goes to: the one with the fewest, counting what was chosen since.
+    The metadata knows it before the log is made: a directory that is away later is missed, not made anew elsewhere."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._counts: Counter[bytes] | None = None
+
+    def choose(self, broker_id: int) -> bytes:
+        broker = self._image.brokers.get(broker_id)
+        if broker is None or not broker.log_dirs:
+            return ZERO_UUID
+        if len(broker.log_dirs) == 1:
+            return broker.log_dirs[0]
+        if self._counts is None:
+            states = (state for topic in self._image.topics.values() for state in topic.partitions.values())
+            self._counts = Counter(directory for state in states for directory in state.directories)
+        counts = self._counts
+        chosen = min(broker.log_dirs, key=lambda directory: counts[directory])
+        counts[chosen] += 1
+        return chosen
+
+
+def placed_record(topic_id: bytes, index: int, replicas: list[int], directories: DirectoryChooser) -> r.PartitionRecord:
     state = PartitionState(
         replicas=tuple(replicas),
         isr=tuple(replicas),
         leader=replicas[0],
-        directories=tuple(_directory(image, broker) for broker in replicas),
+        directories=tuple(directories.choose(broker) for broker in replicas),
     )
     return partition_record(topic_id, index, state)
-
-
-def _directory(image: MetadataImage, broker_id: int) -> bytes:
-    broker = image.brokers.get(broker_id)
-    return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID

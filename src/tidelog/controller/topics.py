@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from tidelog.controller.decision import Decision
-from tidelog.controller.placement import NotEnoughBrokers, place_replicas, placed_record
+from tidelog.controller.placement import DirectoryChooser, NotEnoughBrokers, place_replicas, placed_record
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.config.alter import Refusal, overrides_of_new_topic
 from tidelog.metadata.config.describe import describe_topic
@@ -39,6 +39,7 @@ def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: Br
     total = sum(_partition_count(topic, values) for topic in request.topics)
     decision = Decision(CreateTopicsResponse())
     taken: dict[str, None] = {}
+    directories = DirectoryChooser(image)
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if times[topic.name] > 1:
@@ -48,7 +49,7 @@ def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: Br
                     ErrorCode.POLICY_VIOLATION,
                     f"{total} partitions in one request; at most {PARTITIONS_PER_REQUEST_MAX} are created at once",
                 )
-            records, result = _create(topic, image, values, random, taken)
+            records, result = _create(topic, image, values, random, taken, directories)
         except _Refused as refused:
             result = _Result(name=topic.name, error_code=refused.code, error_message=refused.message)
         else:
@@ -66,7 +67,12 @@ def _partition_count(topic: _Topic, values: BrokerValues) -> int:
 
 
 def _create(
-    topic: _Topic, image: MetadataImage, values: BrokerValues, random: Random, taken: Collection[str]
+    topic: _Topic,
+    image: MetadataImage,
+    values: BrokerValues,
+    random: Random,
+    taken: Collection[str],
+    directories: DirectoryChooser,
 ) -> tuple[list[object], _Result]:
     _check_name(topic.name, image, taken)
     overrides = overrides_of_new_topic({config.name: config.value for config in topic.configs})
@@ -78,7 +84,7 @@ def _create(
     for name, value in sorted(overrides.items()):
         records.append(r.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value))
     for index, brokers in sorted(replicas.items()):
-        records.append(placed_record(topic_id, index, brokers, image))
+        records.append(placed_record(topic_id, index, brokers, directories))
     result = _Result(
         name=topic.name,
         topic_id=topic_id,

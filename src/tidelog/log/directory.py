@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Disk, File, Lock
@@ -18,7 +18,6 @@ from tidelog.log.errors import CorruptFileError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
 from tidelog.log.names import DELETE_DIR, STRAY_DIR, parse_partition_dir, parted_dir, partition_dir
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.retention import Removal
 from tidelog.log.unsynced import FlushRound
 
 logger = logging.getLogger(__name__)
@@ -28,6 +27,13 @@ CLEAN_MARKER: Final = ".kafka_cleanshutdown"
 METADATA_DIR: Final = "__cluster_metadata-0"
 
 Name = tuple[str, int]
+
+
+class Checkpoint(NamedTuple):
+    files: Sequence[tuple[str, bytes]]
+    """Path and content of each."""
+    stale: frozenset[Name]
+    """Partitions that were gone when it was made: it no longer names them."""
 
 
 class LogDirectory:
@@ -203,19 +209,6 @@ class LogDirectory:
             self._removals.remove(removal)
         return len(due)
 
-    def delete_old_segments(self, now_ms: int, high_watermarks: Mapping[Name, int]) -> dict[Name, list[Removal]]:
-        """Retention for every partition: what was taken away. A partition without a high watermark is left alone."""
-        due = [
-            (name, log)
-            for name, log in self.partitions.items()
-            if name in high_watermarks and log.expired_segments(now_ms, high_watermarks[name])
-        ]
-        if due:
-            # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
-            # behind it, or the start would take what follows it for the far side of a lost tail.
-            self.checkpoint(high_watermarks)
-        return {name: log.delete_old_segments(now_ms, high_watermarks[name]) for name, log in due}
-
     def truncate_to(self, log: PartitionLog, offset: int) -> None:
         """Truncate, but lower the recovery point on disk first: otherwise a crash would trust what is written next."""
         end = log.truncation_point(offset)
@@ -233,27 +226,29 @@ class LogDirectory:
 
     # Checkpoints
 
-    def offset_checkpoints(self) -> list[tuple[str, bytes]]:
-        """(path, content) of the recovery points and log starts as of now; to be written by replace_file, maybe in a
-        worker."""
+    def checkpoint_begin(self, high_watermarks: Mapping[Name, int] | None = None) -> Checkpoint:
+        """The three files as of now, for Disk.replace_files or replace_file; then checkpoint_done. With the high
+        watermarks of the last time when none are given."""
+        if high_watermarks is not None:
+            self.high_watermarks = dict(high_watermarks)
         logs = self.partitions.items()
         recovery_points = self._recovery_points | {name: log.recovery_point for name, log in logs}
         log_starts = self._log_starts | {
             name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segments[0].base_offset
         }
-        files = {RECOVERY_POINTS: recovery_points, LOG_STARTS: log_starts}
-        return [(f"{self.path}/{name}", encode_offsets(offsets)) for name, offsets in files.items()]
+        files = {RECOVERY_POINTS: recovery_points, LOG_STARTS: log_starts, HIGH_WATERMARKS: self.high_watermarks}
+        encoded = [(f"{self.path}/{name}", encode_offsets(offsets)) for name, offsets in files.items()]
+        return Checkpoint(encoded, frozenset(self._stale))
 
-    def high_watermark_checkpoint(self, high_watermarks: Mapping[Name, int]) -> tuple[str, bytes]:
-        self.high_watermarks = dict(high_watermarks)
-        return f"{self.path}/{HIGH_WATERMARKS}", encode_offsets(high_watermarks)
+    def checkpoint_done(self, checkpoint: Checkpoint) -> None:
+        self._stale -= checkpoint.stale
 
     def checkpoint(self, high_watermarks: Mapping[Name, int] | None = None) -> None:
-        """Write all three, blocking; with the high watermarks of the last time when none are given."""
-        high_watermarks = self.high_watermarks if high_watermarks is None else high_watermarks
-        for path, data in (*self.offset_checkpoints(), self.high_watermark_checkpoint(high_watermarks)):
+        """The same in one, blocking."""
+        begun = self.checkpoint_begin(high_watermarks)
+        for path, data in begun.files:
             self._disk.replace_file(path, data)
-        self._stale.clear()
+        self.checkpoint_done(begun)
 
     def _flush_all(self) -> None:
         rounds = [(log, log.flush_begin()) for log in self.partitions.values()]

@@ -36,6 +36,11 @@ class PartitionState:
     last_known_leaders: tuple[int, ...] = ()
     leader_recovery_state: int = 0
 
+    def directory_of(self, broker_id: int) -> bytes:
+        """The log directory of one of the replicas, zeros when nobody has said yet."""
+        place = self.replicas.index(broker_id)
+        return self.directories[place] if place < len(self.directories) else ZERO_UUID
+
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:

@@ -67,7 +67,7 @@ class Groups:
 
     def start(self) -> None:
         self._is_running = True
-        self._load()
+        self.load()
 
     def stop(self) -> None:
         self._is_running = False
@@ -80,11 +80,12 @@ class Groups:
             if topic.name == OFFSETS_TOPIC:
                 self._unload(topic)
         if any(topic.name == OFFSETS_TOPIC for topic in (*delta.created, *delta.changed)):
-            self._load()
+            self.load()
         if delta.deleted:
             self.coordinator.topics_deleted((topic.name, topic.topic_id) for topic in delta.deleted)
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Also again, when a partition that could not be opened is there now."""
         topic = self._publisher.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
@@ -92,7 +93,9 @@ class Groups:
         self.coordinator.config = replace(self.coordinator.config, offsets_topic_num_partitions=len(topic.partitions))
         for index, state in sorted(topic.partitions.items()):
             partition = self._partitions.get(OFFSETS_TOPIC, index)
-            if partition is not None:
+            if partition is None:
+                self.coordinator.runtime.unload(index, state.leader_epoch)
+            else:
                 log = PartitionShardLog(partition, self._clock)
                 self.coordinator.runtime.load(index, state.leader_epoch, log)
 

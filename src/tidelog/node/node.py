@@ -23,26 +23,27 @@ from tidelog.broker.peer_log import PeerLog
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registry import registered_apis
 from tidelog.broker.services import Services
-from tidelog.controller import brokers
+from tidelog.controller import brokers, directories
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import encode_record
+from tidelog.kernel.errors import DiskError
 from tidelog.log.config import LogConfig
-from tidelog.log.directory import LogDirectory
-from tidelog.log.meta_properties import MetaProperties
 from tidelog.metadata.image import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.carried import check_carried
 from tidelog.node.config import NodeConfig
+from tidelog.node.directories import Directories
 from tidelog.node.groups import Groups, GroupView
 from tidelog.node.limits import make_ledger, socket_options
 from tidelog.node.listeners import address
 from tidelog.node.ports import Ports
 from tidelog.node.upkeep import Upkeep
-from tidelog.protocol.uuids import random_uuid, uuid_to_text
+from tidelog.protocol.uuids import random_uuid
 from tidelog.raft.quorum import Quorum
+from tidelog.replication.home import Home
+from tidelog.replication.housekeeping import Housekeeping
 from tidelog.replication.partitions import Partitions
-from tidelog.replication.syncing import SyncRounds
 
 _log = logging.getLogger("tidelog.node")
 
@@ -66,7 +67,8 @@ class Node:
         self.listeners: list[BrokerListener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ended: asyncio.Future[None] | None = None
-        self._directories: list[LogDirectory] = []
+        self._directories: Directories | None = None
+        self._homes: list[Home] = []
 
     @property
     def addresses(self) -> list[str]:
@@ -90,7 +92,7 @@ class Node:
     async def start(self) -> None:
         self._ended = asyncio.get_running_loop().create_future()
         try:
-            self._open_directory()
+            self._open_directories()
             self._load_metadata()
             self._wire()
             self._load_partitions()
@@ -105,22 +107,16 @@ class Node:
             raise
         self.state = State.SERVING
 
-    def _open_directory(self) -> None:
+    def _open_directories(self) -> None:
         config, ports = self.config, self.ports
-        if len(config.log_dirs) > 1:
-            _log.warning("only the first of log.dirs is used yet: %s", config.log_dirs[0])
-        self._directory = LogDirectory.open(ports.disk, config.log_dirs[0])
-        self._directories = [self._directory]
-        meta = self._directory.meta
-        if meta is None:
-            meta = MetaProperties(
-                cluster_id=config.cluster_id or uuid_to_text(random_uuid(ports.random)),
-                node_id=config.node_id,
-                directory_id=random_uuid(ports.random),
-            )
-            self._directory.format(meta)
-        meta.check(self._directory.path, node_id=config.node_id, cluster_id=config.cluster_id)
-        self._meta = meta
+        metadata_dir = config.get("metadata.log.dir")
+        assert metadata_dir is None or isinstance(metadata_dir, str)
+        self._directories = Directories(ports.disk, ports.random, config.log_dirs, metadata_dir)
+        self._directories.open()
+        self._cluster_id = self._directories.identify(config.node_id, config.cluster_id)
+        self._metadata_directory = self._directories.metadata
+        self._offline_at_start = tuple(self._directories.failed)
+        self._homes = [Home(ports.disk, directory) for directory in self._directories.data]
 
     def _load_metadata(self) -> None:
         config, ports = self.config, self.ports
@@ -128,7 +124,7 @@ class Node:
         self._quorum = Quorum(
             ports.disk,
             ports.clock,
-            self._directory.path,
+            self._metadata_directory.path,
             config.node_id,
             config=LogConfig(
                 segment_bytes=config.get_int("metadata.log.segment.bytes"),
@@ -157,15 +153,15 @@ class Node:
         config, ports = self.config, self.ports
         node_id = config.node_id
         self.controller = Controller(self._quorum, self.publisher)
-        self._rounds = SyncRounds(ports.disk, self._fatal)
         self.partitions = Partitions(
-            self._directory,
+            self._homes,
             ports.clock,
             ports.random,
             node_id,
-            rounds=self._rounds,
             is_synced=config.get_str("tidelog.sync.mode") == "synced",
         )
+        self.partitions.when_offline = self._on_offline
+        self.housekeeping = Housekeeping(self.partitions, ports.disk, ports.clock)
         self.deadlines = Deadlines()
         self._groups = Groups(
             self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
@@ -173,14 +169,14 @@ class Node:
         apis = registered_apis()
         self.services = Services(
             node_id=node_id,
-            cluster_id=self._meta.cluster_id,
+            cluster_id=self._cluster_id,
             clock=ports.clock,
             random=ports.random,
             config=self.live_config,
             metadata=self.publisher,
             controller=self.controller,
             partitions=self.partitions,
-            directories=self._directories,
+            offline_directories=self._offline_at_start,
             producer_ids=ProducerIds(self.controller, node_id),
             groups=self._groups.coordinator,
             fetch_sessions=FetchSessions(
@@ -197,10 +193,14 @@ class Node:
             apis=apis,
         )
         self._dispatch = Dispatch(self.services, apis)
-        self._upkeep = Upkeep(self.partitions, self.listeners, self.live_config, self.metrics, self.ledger)
+        self._upkeep = Upkeep(
+            self.housekeeping, self._open_unserved, self.listeners, self.live_config, self.metrics, self.ledger
+        )
 
     def _load_partitions(self) -> None:
+        """A directory that fails here is one that the broker does not register with."""
         self.partitions.load(self.publisher.image, self.live_config.values)
+        self.raise_failure()
         self.publisher.subscribe(self._on_delta)
 
     def _on_delta(self, delta: MetadataDelta) -> None:
@@ -209,6 +209,28 @@ class Node:
         self._groups.on_delta(delta)
         for topic in delta.deleted:
             self.metrics.forget(topic.name)
+
+    # directories
+
+    def _on_offline(self, home: Home, error: DiskError) -> None:
+        if home.directory is self._metadata_directory or not self.partitions.online():
+            self._fatal(error)
+            return
+        if self.config.node_id not in self.publisher.image.brokers or self.state is State.STARTING:
+            return  # the broker registers with those that it has
+        node_id, directory_id = self.config.node_id, home.directory_id
+        _log_failure(self.controller.submit(lambda image: directories.take_offline(image, node_id, directory_id)))
+
+    def _report_moved(self) -> Awaitable[None]:
+        """Tell the controller where logs were found, or made, if not where the metadata says."""
+        moved, node_id = self.partitions.take_moved(), self.config.node_id
+        return self.controller.submit(lambda image: directories.assign(image, node_id, moved))
+
+    def _open_unserved(self) -> None:
+        if self.partitions.unserved_count and self.partitions.open_unserved(
+            self.publisher.image, self.live_config.values
+        ):
+            self._groups.load()
 
     async def _open_listeners(self) -> None:
         config = self.config
@@ -249,10 +271,11 @@ class Node:
                 node_id,
                 random_uuid(self.ports.random),
                 [_endpoint(listener) for listener in self.listeners],
-                [self._meta.directory_id],
+                [home.directory_id for home in self.partitions.online()],
                 None if self.config.get("broker.rack") is None else self.config.get_str("broker.rack"),
             )
         )
+        await self._report_moved()
         await self.controller.submit(lambda image: brokers.unfence(image, node_id))
         self._groups.start()
 
@@ -315,10 +338,17 @@ class Node:
         is_current = self._quorum.end_offset == image.offset + 1
         farewell = brokers.sign_off(image, node_id).records if is_current else []
         self._quorum.close([encode_record(record) for record in farewell])
-        broker = image.brokers[node_id]
-        self._directory.close(
-            self.ports.clock.wall_ms(), high_watermarks=self.partitions.high_watermarks(), broker_epoch=broker.epoch
-        )
+        epoch = image.brokers[node_id].epoch
+        for home in self.partitions.online():
+            try:
+                home.directory.close(
+                    self.ports.clock.wall_ms(),
+                    high_watermarks=self.partitions.high_watermarks(home),
+                    broker_epoch=epoch,
+                )
+            except DiskError as error:
+                # Without the mark of a clean stop the next start checks it.
+                _log.error("%s was not closed: %s", home.directory.path, error)
 
     async def _quiesce(self) -> None:
         for listener in self.listeners:
@@ -329,8 +359,8 @@ class Node:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        if hasattr(self, "_rounds"):
-            await self._rounds.end()
+        for home in self._homes:
+            await home.rounds.end()
         if hasattr(self, "deadlines"):
             self.deadlines.close()
 
@@ -345,11 +375,21 @@ class Node:
         """Of files and locks, also of those that a clean stop has closed already."""
         if hasattr(self, "_quorum"):
             self._quorum.abandon()
-        for directory in self._directories:
-            directory.abandon()
+        if self._directories is not None:
+            self._directories.abandon()
         self.state = State.STOPPED
 
 
 def _endpoint(listener: BrokerListener) -> Endpoint:
     host, port = listener.advertised or (listener.host or "localhost", listener.port)
     return Endpoint(listener.name, host, port)
+
+
+def _log_failure(future: asyncio.Future[None]) -> None:
+    """Of a change that nobody waits for: the next start makes up for it."""
+
+    def ended(future: asyncio.Future[None]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            _log.error("the metadata did not take it: %s", error)
+
+    future.add_done_callback(ended)

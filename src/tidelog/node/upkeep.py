@@ -10,9 +10,9 @@ from tidelog.broker.ledger import Ledger
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
 from tidelog.metadata.live_config import LiveConfig
-from tidelog.replication.partitions import Partitions
+from tidelog.replication.housekeeping import Housekeeping
 
-_SLICE = 200
+_ROOM_CHECK_S = 1.0
 _IDLE_CHECK_S = 10.0
 _LIMITS_CHECK_S = 1.0
 _LAG_CHECK_S = 0.1
@@ -27,13 +27,15 @@ async def every(interval_s: Callable[[], float], action: Callable[[], Awaitable[
 class Upkeep:
     def __init__(
         self,
-        partitions: Partitions,
+        housekeeping: Housekeeping,
+        open_unserved: Callable[[], None],
         listeners: list[BrokerListener],
         config: LiveConfig,
         metrics: Metrics,
         ledger: Ledger,
     ) -> None:
-        self._partitions = partitions
+        self._housekeeping = housekeeping
+        self._open_unserved = open_unserved
         self._listeners = listeners
         self._config = config
         self._metrics = metrics
@@ -46,27 +48,24 @@ class Upkeep:
         return [
             every(ms("log.retention.check.interval.ms"), self._retention),
             every(ms("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
-            every(ms("producer.id.expiration.check.interval.ms"), self._expire_producers),
+            every(ms("producer.id.expiration.check.interval.ms"), self._housekeeping.expire_producers),
             every(lambda: _IDLE_CHECK_S, self._idle),
             every(lambda: _LIMITS_CHECK_S, self._limits),
+            every(lambda: _ROOM_CHECK_S, self._look_for_room),
             self._watch_loop_lag(),
         ]
 
     async def _retention(self) -> None:
-        """In slices, so that ten thousand partitions do not stop the loop."""
-        everything = list(self._partitions)
-        for start in range(0, len(everything), _SLICE):
-            self._partitions.apply_retention(everything[start : start + _SLICE])
-            await asyncio.sleep(0)
-        self._partitions.remove_due_files()
+        await self._housekeeping.apply_retention()
+        await self._housekeeping.remove_due_files()
 
     async def _checkpoint(self) -> None:
         """Sync what was written, then say so: a recovery point is never ahead of the disk."""
-        await self._partitions.flush()
-        self._partitions.checkpoint()
+        await self._housekeeping.flush()
+        await self._housekeeping.checkpoint()
 
-    async def _expire_producers(self) -> None:
-        self._partitions.expire_producers()
+    async def _look_for_room(self) -> None:
+        self._open_unserved()
 
     async def _idle(self) -> None:
         for listener in self._listeners:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from tidelog.kernel.errors import DiskError
+from tidelog.log.errors import LogError
 from tidelog.log.partition_log import AppendResult, LogRead, PartitionLog
 from tidelog.log.reading import Read, waiting
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode
-from tidelog.replication.syncing import SyncRounds
+from tidelog.replication.home import Home
 
 
 class Partition:
@@ -24,20 +26,22 @@ class Partition:
         "_waiters",
         "failure",
         "high_watermark",
+        "home",
         "leader_epoch",
         "log",
         "topic_id",
     )
 
-    def __init__(self, log: PartitionLog, topic_id: bytes, leader_epoch: int, rounds: SyncRounds | None = None) -> None:
-        """Without sync rounds this is page-cache mode: what is written counts."""
+    def __init__(self, log: PartitionLog, topic_id: bytes, leader_epoch: int, home: Home, *, is_synced: bool) -> None:
+        """Not synced is page-cache mode: what is written counts."""
         self.log = log
+        self.home = home
         self.topic_id = topic_id
         self.leader_epoch = leader_epoch
         self.high_watermark = log.log_end_offset
         self.failure = ErrorCode.NONE
         """Why nobody reads or writes here any more: deleted, or on a directory that is offline."""
-        self._rounds = rounds
+        self._rounds = home.rounds if is_synced else None
         # In order of arrival, so that a simulation replays the same.
         self._waiters: dict[Callable[[Partition, int], None], None] = {}
         self._pending: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
@@ -64,7 +68,13 @@ class Partition:
         return min(self.high_watermark, max(past.first_open_offset, self.log.log_start_offset))
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
-        result = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if self.failure:
+            raise LogError(self.failure, f"{self.topic}-{self.index} is not served here any more")
+        try:
+            result = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except DiskError as error:
+            self.home.failed(error)
+            raise
         if result.duplicate:
             return result
         rounds = self._rounds
@@ -93,7 +103,11 @@ class Partition:
         self, offset: int, max_bytes: int, *, min_one_batch: bool, committed: bool = False, read: Read = waiting
     ) -> LogRead:
         end_offset = self.last_stable_offset if committed else self.high_watermark
-        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, read=read)
+        try:
+            return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, read=read)
+        except DiskError as error:
+            self.home.failed(error)
+            raise
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """KIP-320: a client that knows an older or newer leader epoch is told so."""
@@ -133,8 +147,7 @@ class Partition:
     def fail(self, code: ErrorCode) -> None:
         """Deleted or offline: everybody who waits hears of it, and nobody waits for it again."""
         self.failure = code
-        if self._rounds is not None:
-            self._rounds.forget(self.log)
+        self.home.rounds.forget(self.log)
         pending, self._pending = self._pending, []
         for _, _, callback in sorted(pending, key=lambda entry: entry[:2]):
             callback(code)

@@ -1,48 +1,50 @@
-"""All partitions of this node: created, changed and deleted as metadata says; retention and checkpoints on demand.
+"""All partitions of this node: created, changed and deleted as metadata says; taken away with a directory that fails.
 
-Owns the map from names and ids to partitions. It decides nothing: metadata deltas come in, logs follow.
+Owns the map from names and ids to partitions. It decides nothing: metadata deltas come in, logs follow. A partition
+that cannot be served is not in the map, so that looking one up costs the same whatever may go wrong.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock
-from tidelog.log.directory import LogDirectory
+from tidelog.log.partition_log import PartitionLog
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.uuids import ZERO_UUID
+from tidelog.replication.home import Home
 from tidelog.replication.log_config import log_config
 from tidelog.replication.partition import Partition
-from tidelog.replication.syncing import SyncRounds
 
-_REMOVALS_PER_ROUND = 100
 _log = logging.getLogger("tidelog.partitions")
+
+Name = tuple[str, int]
 
 
 class Partitions:
     def __init__(
-        self,
-        directory: LogDirectory,
-        clock: Clock,
-        random: Random,
-        node_id: int,
-        *,
-        rounds: SyncRounds,
-        is_synced: bool = False,
+        self, homes: Sequence[Home], clock: Clock, random: Random, node_id: int, *, is_synced: bool = True
     ) -> None:
         """`is_synced` is the mode: whether what is read and acknowledged waits for the sync rounds."""
-        self._directory = directory
-        self._rounds = rounds
-        self._is_synced = is_synced
+        self.homes = list(homes)
         self._clock = clock
         self._random = random
         self._node_id = node_id
-        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._is_synced = is_synced
+        self._by_name: dict[Name, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._unserved: dict[Name, bytes] = {}
+        """Ours by the metadata, but on a directory that is offline or has no room: name to topic id."""
+        self._moved: dict[tuple[bytes, int], bytes] = {}
+        self.when_offline: Callable[[Home, DiskError], None] = lambda home, error: None
+        """Told after the partitions of a directory that failed have been taken away."""
+        for home in self.homes:
+            home.when_offline(self._take_offline)
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._by_name.get((topic, index))
@@ -50,24 +52,41 @@ class Partitions:
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return self._by_id.get((topic_id, index))
 
+    def why_missing(self, topic: str, index: int) -> ErrorCode:
+        """The answer for one that `get` does not know."""
+        return ErrorCode.KAFKA_STORAGE_ERROR if (topic, index) in self._unserved else _UNKNOWN
+
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
         return len(self._by_name)
 
+    @property
+    def unserved_count(self) -> int:
+        return len(self._unserved)
+
+    def online(self) -> list[Home]:
+        return [home for home in self.homes if home.is_online]
+
     def load(self, image: MetadataImage, values: BrokerValues) -> None:
-        """At start: open what lies on the disk, set aside what the metadata does not know, lead the rest."""
-        self._directory.load(
-            lambda topic: log_config(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms()
-        )
-        for (name, index), log in sorted(self._directory.partitions.items()):
-            topic = image.topics.get(name)
-            if topic is None or index not in topic.partitions or log.topic_id not in (None, topic.topic_id):
-                path = self._directory.set_aside(name, index, unique_hex=self._unique_hex())
-                _log.warning("%s-%d is not in the metadata: kept as %s", name, index, path)
+        """At start: open what lies on the disks, set aside what the metadata does not know, lead the rest."""
+        for home in self.online():
+            try:
+                self._load_home(home, image, values)
+            except DiskError as error:
+                home.give_up(error)
         for _, topic in sorted(image.topics.items()):
             self._follow(topic, image, values)
+
+    def _load_home(self, home: Home, image: MetadataImage, values: BrokerValues) -> None:
+        directory = home.directory
+        directory.load(lambda topic: log_config(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms())
+        for (name, index), log in sorted(directory.partitions.items()):
+            topic = image.topics.get(name)
+            if topic is None or index not in topic.partitions or log.topic_id not in (None, topic.topic_id):
+                path = directory.set_aside(name, index, unique_hex=self._unique_hex())
+                _log.warning("%s-%d is not in the metadata: kept as %s", name, index, path)
 
     def _unique_hex(self) -> str:
         return self._random.randbytes(16).hex()
@@ -86,28 +105,53 @@ class Partitions:
         for index, state in sorted(topic.partitions.items()):
             partition = self._by_name.get((topic.name, index))
             if partition is None:
-                if self._node_id in state.replicas:
-                    self._try_open(topic, index, state.leader_epoch, image, values)
+                if self._node_id in state.replicas and state.leader in (self._node_id, -1):
+                    self._try_open(topic, index, image, values)
             elif partition.leader_epoch != state.leader_epoch:
                 self._lead(partition, state.leader_epoch)
 
-    def _try_open(
-        self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
-    ) -> None:
-        """The record is committed, so the topic exists; but a full disk must not take the others down with it."""
+    def _try_open(self, topic: TopicImage, index: int, image: MetadataImage, values: BrokerValues) -> None:
+        """The record is committed, so the topic exists; but a disk that is full or broken must not take the others
+        down with it."""
+        name = (topic.name, index)
+        self._unserved[name] = topic.topic_id
+        home = self._home_of(topic, index, image)
+        if home is None:
+            return
         try:
-            self._open(topic, index, leader_epoch, image, values)
+            self._open(home, topic, index, image, values)
         except DiskFullError as error:
-            _log.error("no room for %s-%d: %s; it opens at the next start", topic.name, index, error)
+            _log.error("no room for %s-%d: %s; it opens when there is", topic.name, index, error)
+        except DiskError as error:
+            home.give_up(error)
+        else:
+            del self._unserved[name]
 
-    def _open(
-        self, topic: TopicImage, index: int, leader_epoch: int, image: MetadataImage, values: BrokerValues
-    ) -> None:
+    def _home_of(self, topic: TopicImage, index: int, image: MetadataImage) -> Home | None:
+        """Where its log is, else where the metadata wants it; None when that directory is offline."""
+        wanted = topic.partitions[index].directory_of(self._node_id)
+        online = self.online()
+        holders = [home for home in online if (topic.name, index) in home.directory.partitions]
+        home = next((home for home in holders if home.directory_id == wanted), holders[0] if holders else None)
+        for other in holders:
+            if other is not home:
+                path = other.directory.set_aside(topic.name, index, unique_hex=self._unique_hex())
+                _log.warning("%s-%d is in two log directories: one is kept as %s", topic.name, index, path)
+        if home is None:
+            home = next((home for home in online if home.directory_id == wanted), None)
+        if home is None and wanted == ZERO_UUID and online:
+            home = min(online, key=lambda home: len(home.directory.partitions))
+        if home is not None and home.directory_id != wanted:
+            self._moved[topic.topic_id, index] = home.directory_id
+        return home
+
+    def _open(self, home: Home, topic: TopicImage, index: int, image: MetadataImage, values: BrokerValues) -> None:
         config = log_config(image.config(TOPIC_RESOURCE, topic.name), values)
-        log = self._directory.create_partition(
+        log = home.directory.create_partition(
             topic.name, index, config, topic_id=topic.topic_id, now_ms=self._clock.wall_ms()
         )
-        partition = Partition(log, topic.topic_id, leader_epoch, self._rounds if self._is_synced else None)
+        leader_epoch = topic.partitions[index].leader_epoch
+        partition = Partition(log, topic.topic_id, leader_epoch, home, is_synced=self._is_synced)
         self._lead(partition, leader_epoch)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
@@ -122,11 +166,17 @@ class Partitions:
         for index in sorted(topic.partitions):
             partition = self._by_name.pop((topic.name, index), None)
             self._by_id.pop((topic.topic_id, index), None)
-            if partition is not None:
-                self._directory.delete_partition(
+            self._unserved.pop((topic.name, index), None)
+            if partition is None:
+                continue
+            home = partition.home
+            try:
+                home.directory.delete_partition(
                     topic.name, index, unique_hex=self._unique_hex(), now_ms=self._clock.wall_ms()
                 )
-                partition.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            except DiskError as error:
+                home.failed(error)
+            partition.fail(_UNKNOWN)
 
     def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> None:
         everything = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.configs)
@@ -135,54 +185,43 @@ class Partitions:
             if everything or topic in names:
                 partition.log.config = log_config(delta.after.config(TOPIC_RESOURCE, topic), values)
 
-    # upkeep, driven by the node
+    def take_moved(self) -> dict[tuple[bytes, int], bytes]:
+        """Partitions, by topic id and index, whose log is in another directory than the metadata says, and in which:
+        for the controller to hear of."""
+        moved, self._moved = self._moved, {}
+        return moved
 
-    def apply_retention(self, partitions: Iterable[Partition] | None = None) -> int:
-        """Roll and delete what the policies say; the number of segments that went."""
-        now_ms = self._clock.wall_ms()
-        due = [
-            partition
-            for partition in (self if partitions is None else partitions)
-            if partition.failure == ErrorCode.NONE and partition.log.expired_segments(now_ms, partition.high_watermark)
-        ]
-        # A power cut may bring one of several deleted segments back. The recovery points on disk must then be behind
-        # it, or the start would take what follows it for the far side of a lost tail. On a full disk they cannot be
-        # written, and retention is what makes room.
-        is_safe = not due or self.checkpoint()
-        removed = 0
-        for partition in due:
-            try:
-                gone = partition.log.delete_old_segments(now_ms, partition.high_watermark, one_by_one=not is_safe)
-                removed += len(gone)
-            except DiskError as error:
-                _log.error("retention of %s-%d failed: %s", partition.topic, partition.index, error)
-        return removed
+    # directories that fail or fill up
 
-    def remove_due_files(self) -> None:
-        now_ms = self._clock.wall_ms()
-        self._directory.remove_due(now_ms, limit=_REMOVALS_PER_ROUND)
-        for partition in self:
-            partition.log.remove_due_files(now_ms)
+    def _take_offline(self, home: Home, error: DiskError) -> None:
+        """Nothing of the directory is served from here on; the others go on."""
+        _log.critical("the log directory %s is offline: %s", home.directory.path, error)
+        gone = [partition for partition in self if partition.home is home]
+        for partition in gone:
+            name = (partition.topic, partition.index)
+            del self._by_name[name]
+            del self._by_id[partition.topic_id, partition.index]
+            self._unserved[name] = partition.topic_id
+        for partition in gone:
+            partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.when_offline(home, error)
 
-    def expire_producers(self) -> None:
-        """Forget the sequences of producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self._clock.wall_ms()
-        for partition in self:
-            partition.log.producers.expire(now_ms, partition.log.config.producer_id_expiration_ms)
+    def open_unserved(self, image: MetadataImage, values: BrokerValues) -> int:
+        """Try again those for which there was no room; how many are served now."""
+        before = len(self._unserved)
+        for name, index in sorted(self._unserved):
+            topic = image.topics.get(name)
+            if topic is not None and index in topic.partitions:
+                self._try_open(topic, index, image, values)
+        return before - len(self._unserved)
 
-    def checkpoint(self) -> bool:
-        """High watermarks, recovery points and log starts, for the next start. False when there is no room for them:
-        the old ones stay, and the next start has more to check."""
-        try:
-            self._directory.checkpoint(self.high_watermarks())
-        except DiskFullError as error:
-            _log.warning("%s; the checkpoints stay as they were", error)
-            return False
-        return True
+    # for the checkpoints
 
-    def high_watermarks(self) -> dict[tuple[str, int], int]:
-        return {name: partition.high_watermark for name, partition in self._by_name.items()}
+    def logs(self) -> list[PartitionLog]:
+        return [partition.log for partition in self]
 
-    async def flush(self) -> None:
-        """Everything that is written so far becomes durable, in one go."""
-        await self._rounds.flush([partition.log for partition in self if not partition.log.is_flushed])
+    def high_watermarks(self, home: Home) -> dict[Name, int]:
+        return {name: partition.high_watermark for name, partition in self._by_name.items() if partition.home is home}
+
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

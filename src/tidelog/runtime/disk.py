@@ -20,6 +20,7 @@ from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Buffer, File
 from tidelog.runtime.descriptors import Descriptors, descriptors_max, files_share
 from tidelog.runtime.dirlock import DirectoryLock, lock_file
+from tidelog.runtime.replacing import Replacing
 from tidelog.runtime.syncfs import find_syncfs
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -213,6 +214,7 @@ class OsDisk:
         self._dirty_files_max = dirty_files_max if dirty_files_max is not None else _most_descriptors(open_files_max)
         self._executor: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self._replacing = Replacing(self._replace_file)
         self._file_systems: dict[int, int] = {}
         self._syncfs = find_syncfs()
         self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -252,6 +254,16 @@ class OsDisk:
             os.close(fd)
 
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        if self._replacing.knows(path):
+            self._replacing.write(self._replacing.number([(path, data)]))
+        else:
+            self._replace_file(path, data, durable)
+
+    def replace_files(self, files: Sequence[tuple[str, bytes]]) -> asyncio.Future[None]:
+        numbered = self._replacing.number(files)
+        return asyncio.get_running_loop().run_in_executor(self._threads(), self._replacing.write, numbered)
+
+    def _replace_file(self, path: str, data: bytes, durable: bool = True) -> None:
         part = path + ".tmp"
         try:
             with open(part, "wb") as file:
@@ -392,9 +404,7 @@ class OsDisk:
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         ours = self._pin(files)
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="tidelog-sync")
-        done = self._executor.submit(self._sync_pinned, ours, tuple(directories))
+        done = self._threads().submit(self._sync_pinned, ours, tuple(directories))
 
         def finished(future: Future[None]) -> None:
             # A waiter that was cancelled must not free descriptors that the thread still syncs.
@@ -408,6 +418,11 @@ class OsDisk:
 
         done.add_done_callback(finished)
         return asyncio.wrap_future(done, loop=loop)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="tidelog-sync")
+        return self._executor
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         ours = self._pin(files)

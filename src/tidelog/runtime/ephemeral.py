@@ -10,8 +10,15 @@ from tidelog.runtime.disk import OsDisk, OsFile
 
 
 class EphemeralDisk(OsDisk):
-    def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        super().replace_file(path, data, durable=False)
+    def replace_files(self, files: Sequence[tuple[str, bytes]]) -> asyncio.Future[None]:
+        for path, data in files:
+            self.replace_file(path, data)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    def _replace_file(self, path: str, data: bytes, durable: bool = True) -> None:
+        super()._replace_file(path, data, durable=False)
 
     def sync_dir(self, path: str) -> None:
         pass

@@ -232,6 +232,7 @@ class SimDisk:
         self._wall_ms = wall_ms
         self.faults = faults or DiskFaults()
         self._root = _Directory()
+        self._replacements: dict[str, tuple[int, int]] = {}
         self._locks: set[str] = set()
         self._crashed = False
         self.operations = 0
@@ -351,7 +352,7 @@ class SimDisk:
         return isinstance(self._find(path), _Directory)
 
     def list_dir(self, path: str) -> list[str]:
-        self.check_alive()
+        self.check_readable(path)
         return sorted(self._directory(path).entries)
 
     def make_dirs(self, path: str) -> None:
@@ -453,6 +454,18 @@ class SimDisk:
         return node.content.read(0, node.content.size) if isinstance(node, _Inode) else None
 
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._replace_file(path, data, self._number_replacement(path), durable)
+
+    def _number_replacement(self, path: str) -> int:
+        given, written = self._replacements.get(path, (0, 0))
+        self._replacements[path] = (given + 1, written)
+        return given + 1
+
+    def _replace_file(self, path: str, data: bytes, number: int, durable: bool) -> None:
+        given, written = self._replacements[path]
+        if number < written:
+            return
+        self._replacements[path] = (given, number)
         part = path + ".tmp"
         self.remove(part)
         try:
@@ -488,6 +501,29 @@ class SimDisk:
                 future.set_result(inode.content.read(position, length))
 
         loop.call_later(self._random.uniform(0, self.faults.cold_read_delay_s), done)
+        return future
+
+    def replace_files(self, files: Sequence[tuple[str, bytes]]) -> asyncio.Future[None]:
+        """All at once when the time of a sync is over, but never over what was asked for later."""
+        self.check_alive()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        numbers = [self._number_replacement(path) for path, _ in files]
+
+        def done() -> None:
+            if self._crashed or future.done():
+                return
+            try:
+                for (path, data), number in zip(files, numbers, strict=True):
+                    self._replace_file(path, data, number, durable=True)
+            except SimulatedCrash:
+                return  # nobody is left to hear of it
+            except DiskError as error:
+                future.set_exception(error)
+                return
+            future.set_result(None)
+
+        loop.call_later(self.faults.sync_delay_s, done)
         return future
 
     # Durability

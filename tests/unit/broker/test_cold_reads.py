@@ -147,8 +147,7 @@ async def test_a_cold_answer_is_bounded_but_for_its_first_batch(world: Simulated
     assert [batches(data) for data in partitions_of(answer)] == [[1, 2], [1, 2]]
 
 
-@on_node
-async def test_a_disk_that_cannot_read_is_a_storage_error_for_that_partition(world: SimulatedWorld, peer: Peer) -> None:
+async def _a_disk_that_cannot_read(world: SimulatedWorld, peer: Peer) -> None:
     await old_topic(world, peer, partitions=2)
     read_later = world.disk.read_later
 
@@ -160,6 +159,13 @@ async def test_a_disk_that_cannot_read_is_a_storage_error_for_that_partition(wor
     world.disk.read_later = fail  # type: ignore[assignment,method-assign]
     answer = await peer.call(fetch("t", 0, 0), 11, FetchResponse)
     assert [data.error_code for data in partitions_of(answer)] == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.node is not None and [home.is_online for home in world.node.partitions.homes] == [True, False]
+
+
+# The metadata, and partition 0, are in the other directory.
+test_a_disk_that_cannot_read_is_a_storage_error_for_that_partition = on_node(
+    _a_disk_that_cannot_read, log_dirs="/data,/other"
+)
 
 
 @on_node

@@ -98,8 +98,9 @@ class Run:
         self.gone += [batch for batch in self.written if read_header(batch).base_offset < self.log_start]
         self.flushed = [batch for batch in self.flushed if batch not in self.gone]
         now_ms = first.max_timestamp + CONFIG.retention_ms + 1
-        removed = directory.delete_old_segments(now_ms, {("t", 0): log.log_end_offset})
-        assert [removal.base_offset for removal in removed["t", 0]] == [0]
+        directory.checkpoint({("t", 0): log.log_end_offset})
+        removed = log.delete_old_segments(now_ms, log.log_end_offset)
+        assert [removal.base_offset for removal in removed] == [0]
 
 
 def operations_of_the_script() -> int:

@@ -325,17 +325,6 @@ class TestCheckpoints:
         assert opened(again.crash(keep_page_cache=False)).partitions["t", 0].log_end_offset == 5
 
 
-def test_retention_leaves_a_partition_without_a_high_watermark_alone() -> None:
-    directory = opened(sim_disk())
-    for topic in ("a", "b"):
-        log = create(directory, topic)
-        write(log, 20)
-        log.maybe_increment_log_start(15)
-    removed = directory.delete_old_segments(0, {("a", 0): 20})
-    assert list(removed) == [("a", 0)]
-    assert directory.partitions["b", 0].segments[0].base_offset == 0
-
-
 def test_space_is_that_of_the_disk() -> None:
     disk = sim_disk()
     disk.faults = DiskFaults(capacity_bytes=1000)

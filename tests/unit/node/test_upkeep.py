@@ -75,13 +75,14 @@ async def test_a_topic_that_is_deleted_during_a_checkpoint_does_not_end_the_node
 
 
 @on_node
-async def test_a_checkpoint_that_cannot_sync_is_an_error(world: SimulatedWorld, peer: Peer) -> None:
+async def test_a_checkpoint_that_cannot_sync_ends_the_node_of_one_directory(world: SimulatedWorld, peer: Peer) -> None:
     await peer.create_topic("t")
     peer.produce("t", b"v")
     world.disk.faults = DiskFaults(fail_syncs=True)
     assert world.node is not None
+    await world.node._upkeep._checkpoint()
     with pytest.raises(DiskError):
-        await world.node._upkeep._checkpoint()
+        await world.node.wait()
     world.kill()
 
 

@@ -25,7 +25,7 @@ def _trim(topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, ctx: 
     answer = _Partition(partition_index=wanted.partition_index, low_watermark=-1)
     partition = ctx.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = ctx.services.partitions.why_missing(topic, wanted.partition_index)
         return answer
     if topic in INTERNAL_TOPICS:
         answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tidelog.broker.api import Api
 from tidelog.broker.context import RequestContext
+from tidelog.kernel.errors import DiskError
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tidelog.replication.partition import Partition
 
@@ -17,12 +19,19 @@ def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogD
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in ctx.services.directories:
+    for home in ctx.services.partitions.homes:
+        directory = home.directory
+        try:
+            total, usable = directory.space() if home.is_online else (-1, -1)
+        except DiskError as error:
+            home.failed(error)
+        if not home.is_online:
+            results.append(_Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path))
+            continue
         found: dict[str, list[Partition]] = {}
         for partition in ctx.services.partitions:
-            if wanted is None or (partition.topic, partition.index) in wanted:
+            if partition.home is home and (wanted is None or (partition.topic, partition.index) in wanted):
                 found.setdefault(partition.topic, []).append(partition)
-        total, usable = directory.space()
         results.append(
             _Result(
                 log_dir=directory.path,
@@ -31,6 +40,9 @@ def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogD
                 usable_bytes=usable,
             )
         )
+    results += [
+        _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path) for path in ctx.services.offline_directories
+    ]
     return DescribeLogDirsResponse(results=results)
 
 

@@ -101,11 +101,16 @@ class _Fetch:
         services = self._ctx.services
         if self._ctx.version >= 13:
             partition = services.partitions.get_by_id(fetched.topic_id, fetched.index)
-            if partition is None and services.image.topic_by_id(fetched.topic_id) is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
+            if partition is None:
+                topic = services.image.topic_by_id(fetched.topic_id)
+                if topic is None:
+                    return ErrorCode.UNKNOWN_TOPIC_ID
+                return services.partitions.why_missing(topic.name, fetched.index)
         else:
             partition = services.partitions.get(fetched.topic, fetched.index)
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+            if partition is None:
+                return services.partitions.why_missing(fetched.topic, fetched.index)
+        return partition
 
     def _read_partition(self, fetched: FetchedPartition, room: int, nothing_yet: bool, read: Read) -> _Data:
         partition = self._find(fetched)

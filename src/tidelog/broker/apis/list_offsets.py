@@ -69,7 +69,7 @@ def _look_up(
     answer = _Partition(partition_index=wanted.partition_index)
     partition = ctx.services.partitions.get(topic, wanted.partition_index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = ctx.services.partitions.why_missing(topic, wanted.partition_index)
         return answer
     code = partition.check_epoch(wanted.current_leader_epoch)
     if code == ErrorCode.NONE and ctx.version < _since_version(wanted.timestamp):
@@ -81,7 +81,8 @@ def _look_up(
         _fill(answer, partition, wanted.timestamp, request.isolation_level, read)
     except LogError as error:
         answer.error_code = error.error_code
-    except DiskError:
+    except DiskError as error:
+        partition.home.failed(error)
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     if ctx.version < _LEADER_EPOCH_SINCE:
         answer.leader_epoch = -1

@@ -26,7 +26,7 @@ def _look_up(
     answer = _Partition(partition=wanted.partition)
     partition = ctx.services.partitions.get(topic, wanted.partition)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_code = ctx.services.partitions.why_missing(topic, wanted.partition)
         return answer
     code = partition.check_epoch(wanted.current_leader_epoch)
     if code != ErrorCode.NONE:

@@ -42,7 +42,7 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
             else:
                 partition = partitions.get(topic.name, data.index)
             if partition is None:
-                answer = refused(data.index, _missing(topic, by_id, ctx), None)
+                answer = refused(data.index, _missing(topic, data.index, by_id, ctx), None)
             else:
                 answer = _append(partition, data.records, request, ctx, now_ms, uncommitted)
             failed = failed or answer.error_code != ErrorCode.NONE
@@ -58,10 +58,11 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
     return response
 
 
-def _missing(topic: ProduceRequest.TopicProduceData, by_id: bool, ctx: RequestContext) -> ErrorCode:
+def _missing(topic: ProduceRequest.TopicProduceData, index: int, by_id: bool, ctx: RequestContext) -> ErrorCode:
     if by_id and ctx.services.image.topic_by_id(topic.topic_id) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name = ctx.services.image.topic_names[topic.topic_id] if by_id else topic.name
+    return ctx.services.partitions.why_missing(name, index)
 
 
 def _append(

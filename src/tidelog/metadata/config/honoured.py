@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _NAMES = """
     node.id broker.id process.roles listeners advertised.listeners listener.security.protocol.map
-    controller.listener.names broker.rack log.dir log.dirs metadata.log.segment.bytes
+    controller.listener.names broker.rack log.dir log.dirs metadata.log.dir metadata.log.segment.bytes
     metadata.log.max.record.bytes.between.snapshots num.partitions default.replication.factor
     auto.create.topics.enable delete.topic.enable min.insync.replicas message.max.bytes log.segment.bytes log.roll.ms
     log.roll.hours log.roll.jitter.ms log.roll.jitter.hours log.index.interval.bytes log.index.size.max.bytes

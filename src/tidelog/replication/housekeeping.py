@@ -1,0 +1,114 @@
+"""What the logs of a node need by the clock: retention, syncs and checkpoints, removal of deleted files, forgotten
+producers. In slices, and without a sync on the loop: ten thousand partitions must not stop it.
+
+A full disk puts a task off until the next time; any other failure takes the directory offline, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from tidelog.kernel.errors import DiskError, DiskFullError
+from tidelog.kernel.ports import Clock, Disk
+from tidelog.protocol.errors import ErrorCode
+from tidelog.replication.home import Home
+from tidelog.replication.partition import Partition
+from tidelog.replication.partitions import Partitions
+
+_SLICE: Final = 200
+_REMOVALS_PER_TURN: Final = 100
+_log = logging.getLogger("tidelog.housekeeping")
+
+
+class Housekeeping:
+    def __init__(self, partitions: Partitions, disk: Disk, clock: Clock) -> None:
+        self._partitions = partitions
+        self._disk = disk
+        self._clock = clock
+
+    # syncs and checkpoints
+
+    async def flush(self) -> None:
+        """Everything that is written so far becomes durable, one sync for each directory."""
+        for home in self._partitions.online():
+            logs = [log for log in home.directory.partitions.values() if not log.is_flushed]
+            if logs:
+                await home.rounds.flush(logs)
+
+    async def checkpoint(self) -> None:
+        """High watermarks, recovery points and log starts, for the next start."""
+        for home in self._partitions.online():
+            await self._checkpoint(home)
+
+    async def _checkpoint(self, home: Home) -> bool:
+        begun = home.directory.checkpoint_begin(self._partitions.high_watermarks(home))
+        try:
+            await self._disk.replace_files(begun.files)
+        except DiskFullError as error:
+            _log.warning("%s; the checkpoints of %s stay as they are", error, home.directory.path)
+            return False
+        except DiskError as error:
+            home.give_up(error)
+            return False
+        home.directory.checkpoint_done(begun)
+        return True
+
+    # retention
+
+    async def apply_retention(self) -> int:
+        """Roll and delete what the policies say; the number of segments that went."""
+        everything = list(self._partitions)
+        removed = 0
+        for start in range(0, len(everything), _SLICE):
+            now_ms = self._clock.wall_ms()
+            due: dict[Home, list[Partition]] = {}
+            for partition in everything[start : start + _SLICE]:
+                if _is_due(partition, now_ms):
+                    due.setdefault(partition.home, []).append(partition)
+            for home, partitions in due.items():
+                # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
+                # behind it, or the start would take what follows it for the far side of a lost tail.
+                # On a full disk they cannot be written, and retention is what makes room.
+                is_safe = await self._checkpoint(home)
+                removed += sum(_delete_old(partition, now_ms, one_by_one=not is_safe) for partition in partitions)
+            await asyncio.sleep(0)
+        return removed
+
+    async def remove_due_files(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for home in self._partitions.online():
+            try:
+                home.directory.remove_due(now_ms, limit=_REMOVALS_PER_TURN)
+                for number, log in enumerate(list(home.directory.partitions.values())):
+                    log.remove_due_files(now_ms)
+                    if number % _SLICE == _SLICE - 1:
+                        await asyncio.sleep(0)
+            except DiskError as error:
+                home.failed(error)
+
+    async def expire_producers(self) -> None:
+        """Forget the sequences of producers that have been silent for producer.id.expiration.ms."""
+        for number, partition in enumerate(list(self._partitions)):
+            log = partition.log
+            log.producers.expire(self._clock.wall_ms(), log.config.producer_id_expiration_ms)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+
+def _is_due(partition: Partition, now_ms: int) -> bool:
+    return partition.failure == ErrorCode.NONE and bool(
+        partition.log.expired_segments(now_ms, partition.high_watermark)
+    )
+
+
+def _delete_old(partition: Partition, now_ms: int, *, one_by_one: bool) -> int:
+    if partition.failure != ErrorCode.NONE:
+        return 0
+    try:
+        return len(partition.log.delete_old_segments(now_ms, partition.high_watermark, one_by_one=one_by_one))
+    except DiskError as error:
+        _log.error("retention of %s-%d failed: %s", partition.topic, partition.index, error)
+        partition.home.failed(error)
+        return 0
