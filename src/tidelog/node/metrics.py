@@ -41,6 +41,7 @@ def _escape(text: str) -> str:
 
 def _families(node: Node) -> Iterable[Family]:
     yield from _cluster(node)
+    yield from _directories(node)
     yield from _partitions(node)
     yield from _topics(node)
     yield from _requests(node)
@@ -63,7 +64,11 @@ def _cluster(node: Node) -> Iterator[Family]:
         ("kafka_server_replicamanager_partitioncount", "Partitions of this broker.", partitions),
         ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with a replica out of sync.", 0),
         ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller.", 1),
-        ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", 0),
+        (
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Partitions without a leader.",
+            node.partitions.unserved_count,
+        ),
         ("kafka_server_socket_server_metrics_connection_count", "Open connections.", node.metrics.connections_open),
     ):
         yield Family(name, "gauge", text, [Sample(value)])
@@ -79,6 +84,17 @@ def _cluster(node: Node) -> Iterator[Family]:
     yield Family("tidelog_cold_requests", "gauge", "Requests that wait for such a read.", [Sample(cold.requests)])
     damaged = [Sample(sum(partition.log.damaged_batches for partition in node.partitions))]
     yield Family("tidelog_log_damaged_batches_total", "counter", "Places in logs that were found damaged.", damaged)
+
+
+def _directories(node: Node) -> Iterator[Family]:
+    online = {home.directory.path: home.is_online for home in node.partitions.homes}
+    online |= dict.fromkeys(node.services.offline_directories, False)
+    lost = [Sample(int(not up), (("logDirectory", path),)) for path, up in online.items()]
+    yield Family("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 for a log directory that failed.", lost)
+    count = [Sample(sum(not up for up in online.values()))]
+    yield Family("kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Log directories that failed.", count)
+    rounds = [Sample(home.rounds.rounds, (("logDirectory", home.directory.path),)) for home in node.partitions.homes]
+    yield Family("tidelog_sync_rounds_total", "counter", "Syncs that appends waited for.", rounds)
 
 
 def _partitions(node: Node) -> Iterator[Family]:

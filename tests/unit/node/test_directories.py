@@ -11,6 +11,7 @@ import pytest
 from tests.unit.broker.virtual import Peer
 from tidelog.kernel.errors import DiskError, TidelogError
 from tidelog.log.errors import DirectoryMismatchError
+from tidelog.node.metrics import render
 from tidelog.protocol.batch import RecordInput, build_batch
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -98,6 +99,13 @@ async def test_a_failed_sync_takes_its_directory_offline_and_nothing_else(world:
         code = await produce(peer, "t", index)
         assert code == (ErrorCode.KAFKA_STORAGE_ERROR if index == lost else ErrorCode.NONE)
     assert (await described(peer))["/b"] == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    assert world.node is not None
+    page = render(world.node).splitlines()
+    assert 'kafka_log_logmanager_logdirectoryoffline{logDirectory="/b"} 1' in page
+    assert 'kafka_log_logmanager_logdirectoryoffline{logDirectory="/c"} 0' in page
+    assert "kafka_log_logmanager_offlinelogdirectorycount 1" in page
+    assert "kafka_controller_kafkacontroller_offlinepartitionscount 1" in page
+    assert 'tidelog_sync_rounds_total{logDirectory="/c"} 2' in page
     await asyncio.sleep(1)
     assert await leaders(peer, "t") == [-1 if index == lost else 1 for index in range(3)]
     world.disk.faults = DiskFaults()
