@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.context import RequestContext
 from tidelog.broker.produce_answers import Committing, refuse
-from tidelog.broker.template import cut
+from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
 from tidelog.protocol.frame import encode_request, encode_response
@@ -45,7 +45,10 @@ def learn(request: ProduceRequest, ctx: RequestContext) -> ProduceAgain | None:
         return None
     if request.transactional_id is not None or request.acks not in (-1, 0, 1):
         return None
-    return ProduceAgain(request, ctx)
+    try:
+        return ProduceAgain(request, ctx)
+    except AmbiguousMark:
+        return None
 
 
 class ProduceAgain:

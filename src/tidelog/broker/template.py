@@ -9,16 +9,21 @@ from collections.abc import Sequence
 from struct import Struct
 
 
+class AmbiguousMark(Exception):
+    """A peer's name or id contains the bytes of a mark, by chance or on purpose: there is no template for it."""
+
+
 def cut(encoded: bytes, marks: Sequence[tuple[str, int]]) -> tuple[Struct, tuple[bytes, ...]]:
-    """The numbers, each with its letter of `struct`, must be found in this order, and each only once. The result packs
+    """The numbers, each with its letter of `struct`, are found in this order, and each only once. The result packs
     piece, number, piece, number and so on to the last piece."""
     layout = ">"
     pieces = []
     start = 0
     for letter, mark in marks:
         needle = Struct(">" + letter).pack(mark)
+        if encoded.count(needle) != 1:
+            raise AmbiguousMark
         at = encoded.index(needle, start)
-        assert encoded.count(needle) == 1, "a mark must be a number that is nowhere else in the message"
         pieces.append(encoded[start:at])
         layout += f"{at - start}s{letter}"
         start = at + len(needle)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from tests.unit.broker.virtual import Peer
-from tidelog.broker.produce_again import ProduceAgain
+from tests.unit.broker.virtual import Peer, on_node
+from tidelog.broker.produce_again import _MARKS, ProduceAgain
 from tidelog.node.node import Node
 from tidelog.protocol.batch import RecordInput, build_batch
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request
-from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.sim.disk import DiskFaults
 from tidelog.sim.loop import run
 from tidelog.testing.simulation import SimulatedWorld
@@ -258,3 +259,16 @@ def test_the_second_request_of_a_connection_goes_the_short_way() -> None:
         assert len(handled) == 1
 
     run(play())
+
+
+@on_node
+async def test_an_id_with_the_bytes_of_a_mark_has_no_short_way_and_does_no_harm(
+    world: SimulatedWorld, peer: Peer
+) -> None:
+    """Anybody can send one: it must not reach an assertion."""
+    marked = struct.pack(">iiii", *[_MARKS[0][1]] * 4)
+    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(build_batch([RecordInput(None, b"v", 1)])))
+    topic = ProduceRequest.TopicProduceData(topic_id=marked, partition_data=[data])
+    answer = await peer.call(ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), 13, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert peer.connection.again is None and world.node is not None and world.node.is_ready
