@@ -183,8 +183,8 @@ def take_part(bootstrap: str, group: str, topic: str, **config: object) -> None:
     consumer.close()
 
 
-class Sequence:
-    """An idempotent producer by hand, whose retry comes after the change of brokers."""
+class IdempotentProducer:
+    """By hand, so that a retry can come after the change of brokers."""
 
     def __init__(self, bootstrap: str) -> None:
         with Wire(bootstrap) as wire:

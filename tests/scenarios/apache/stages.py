@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.scenarios.apache.content import MINUTE_MS, Sequence, commit, create, produce, take_part
-from tests.scenarios.apache.observing import Observed, observe
+from tests.scenarios.apache.content import MINUTE_MS, IdempotentProducer, commit, create, produce, take_part
+from tests.scenarios.apache.observing import Observed
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing import Broker
 from tools.apache import ApacheKafka
+
+
+class Directory(NamedTuple):
+    """A directory on its way, and what the tests know about it."""
+
+    home: Path
+    data: list[Path]
+    start_ms: int
+    producer: IdempotentProducer
+    left: Observed
+    """As the broker that made it has left it."""
+
+    @property
+    def times(self) -> list[int]:
+        return times(self.start_ms)
 
 
 class Stay(NamedTuple):
@@ -19,7 +34,8 @@ class Stay(NamedTuple):
     left: Observed
     sent: list[tuple[ErrorCode, int]]
     """The answers to a retry of the idempotent producer's last batch, and to its next."""
-    log: str
+    guards: Sequence[str] = ()
+    log: str = ""
 
 
 def times(start_ms: int) -> list[int]:
@@ -27,36 +43,32 @@ def times(start_ms: int) -> list[int]:
     return [start_ms - MINUTE_MS, start_ms + 2, start_ms + MINUTE_MS + 1, start_ms + 4 * MINUTE_MS, start_ms * 2]
 
 
-def work(
-    bootstrap: str, name: str, sequence: Sequence, next_sequence: int, start_ms: int
-) -> list[tuple[ErrorCode, int]]:
-    """What clients do at every stay, on top of what they find."""
-    sent = [sequence.send(bootstrap, number, start_ms) for number in (next_sequence - 1, next_sequence)]
-    create(bootstrap, {f"of-{name}": (2, {"retention.bytes": "123456789"})})
-    produce(bootstrap, f"of-{name}", 30, start_ms, partition=1, **{"compression.type": "lz4"})
-    for topic in ("plain", "segments", "trimmed", "beheaded", "compacted"):
-        produce(bootstrap, topic, 10, start_ms + 10 * MINUTE_MS, **{"enable.idempotence": True})
-    commit(bootstrap, "simple", {("plain", 1): next_sequence, ("segments", 0): 41 + next_sequence})
-    commit(bootstrap, f"new-at-{name}", {(f"of-{name}", 1): 17})
-    take_part(bootstrap, f"members-at-{name}", "plain")
-    return sent
-
-
 @contextmanager
-def at_tidelog(data: Path, **config: str) -> Iterator[Broker]:
-    """`tidelog serve` until SIGTERM."""
-    with Broker({name.replace("_", "."): value for name, value in config.items()}, process=True, data=data) as broker:
+def at_tidelog(data: Sequence[Path], config: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """`tidelog serve` until SIGTERM, synced as it is by default."""
+    dirs = {"log.dirs": ",".join(map(str, data))} if len(data) > 1 else {}
+    with Broker({**dirs, **(config or {})}, process=True, data=data[0]) as broker:
         yield broker
 
 
 @contextmanager
-def at_apache(home: Path, data: list[Path], **options: object) -> Iterator[ApacheKafka]:
-    with ApacheKafka(home, heap="384m", data=data, **options) as kafka:  # type: ignore[arg-type]
+def at_apache(
+    home: Path, data: list[Path], *, properties: Mapping[str, str] | None = None, standalone: bool = False
+) -> Iterator[ApacheKafka]:
+    with ApacheKafka(home, heap="384m", data=data, properties=properties, standalone=standalone) as kafka:
         yield kafka
         assert kafka.stop() == 143, kafka.output
 
 
-def stay(bootstrap: str, name: str, sequence: Sequence, next_sequence: int, start_ms: int) -> Stay:
-    arrived = observe(bootstrap, times=times(start_ms))
-    sent = work(bootstrap, name, sequence, next_sequence, start_ms)
-    return Stay(arrived, observe(bootstrap, times=times(start_ms)), sent, "")
+def work(bootstrap: str, name: str, directory: Directory, sequence: int) -> list[tuple[ErrorCode, int]]:
+    """What clients do at every stay, on top of what they find."""
+    start_ms = directory.start_ms
+    sent = [directory.producer.send(bootstrap, number, start_ms) for number in (sequence - 1, sequence)]
+    create(bootstrap, {f"of-{name}": (2, {"retention.bytes": "123456789"})})
+    produce(bootstrap, f"of-{name}", 30, start_ms, partition=1, **{"compression.type": "lz4"})
+    for topic in ("plain", "segments", "trimmed", "beheaded", "compacted"):
+        produce(bootstrap, topic, 10, start_ms + 10 * MINUTE_MS, **{"enable.idempotence": True})
+    commit(bootstrap, "simple", {("plain", 1): sequence, ("segments", 0): 41 + sequence})
+    commit(bootstrap, f"new-at-{name}", {(f"of-{name}", 1): 17})
+    take_part(bootstrap, f"members-at-{name}", "plain")
+    return sent
