@@ -12,12 +12,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tidelog.protocol.batch import RecordInput, build_batch
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.testing.wire import Wire
 
@@ -42,6 +44,11 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 TOPIC, BROKER = 2, 4
+LOADING: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
 _SET, _DELETE = 0, 1
 
 
@@ -151,7 +158,24 @@ def _alter(bootstrap: str, kind: int, name: str, values: Mapping[str, str | None
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
+def wait_for_coordinator(bootstrap: str, group: str) -> None:
+    """The first who asks for a coordinator makes Apache create `__consumer_offsets`, which takes its time."""
+    find = FindCoordinatorRequest(coordinator_keys=[group])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)])
+    deadline = time.monotonic() + 30
+    with Wire(bootstrap) as wire:
+        while True:
+            found = wire.call(find, 4, FindCoordinatorResponse).coordinators[0].error_code
+            if found == ErrorCode.NONE:
+                found = wire.call(fetch, 9, OffsetFetchResponse).groups[0].error_code
+            if found == ErrorCode.NONE:
+                return
+            assert found in LOADING and time.monotonic() < deadline, ErrorCode(found).name
+            time.sleep(0.05)
+
+
 def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    wait_for_coordinator(bootstrap, group)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     positions = [
         TopicPartition(topic, index, offset, metadata=f"at {offset}", leader_epoch=0)
@@ -161,8 +185,8 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -
     consumer.close()
 
 
-def take_part(bootstrap: str, group: str, topic: str, **config: object) -> None:
-    """Join, read everything, commit, and go: a static member stays a member."""
+def take_part(bootstrap: str, group: str, topic: str, *, until: int = 270, **config: object) -> None:
+    """Join, read so many records, commit, and go: a static member stays a member."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -175,7 +199,7 @@ def take_part(bootstrap: str, group: str, topic: str, **config: object) -> None:
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     read = 0
-    while read < 270:
+    while read < until:
         message = consumer.poll(20)
         assert message is not None and message.error() is None, f"{group} reads nothing more after {read} records"
         read += 1

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from tests.scenarios.apache.content import LOADING
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -20,7 +21,6 @@ from tidelog.testing.wire import Wire
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 _TOPIC, _BROKER = 2, 4
 _SET_BY_SOMEBODY = (1, 2, 3)  # of a topic, of one broker, of all brokers
-_LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 # Observing may write to them; what they mean is asked of the coordinators.
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -74,6 +74,7 @@ def observe(bootstrap: str, *, times: Sequence[int], node_id: int = 1, isolation
             assert {(part.error_code, part.leader_id) for part in topic.partitions} == {(0, node_id)}, topic
         shown = [(name, count) for name, (_, count) in sorted(topics.items()) if name not in _INTERNAL]
         partitions = [(name, index) for name, count in shown for index in range(count)]
+        _wait_for_leaders(wire, partitions)
         return Observed(
             cluster_id=metadata.cluster_id,
             topics=topics,
@@ -106,12 +107,25 @@ def _look_ups(wire: Wire, partition: Partition, times: Sequence[int]) -> dict[in
 
 
 def _look_up(wire: Wire, partition: Partition, when: int) -> tuple[int, int, int]:
+    answer = _list_offset(wire, partition, when)
+    assert answer.error_code == ErrorCode.NONE, (partition, when, ErrorCode(answer.error_code).name)
+    return answer.offset, answer.timestamp, answer.leader_epoch
+
+
+def _list_offset(wire: Wire, partition: Partition, when: int) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition[1], timestamp=when)
     topic = ListOffsetsRequest.ListOffsetsTopic(name=partition[0], partitions=[wanted])
     found = wire.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7, ListOffsetsResponse)
-    answer = found.topics[0].partitions[0]
-    assert answer.error_code == ErrorCode.NONE, (partition, when, ErrorCode(answer.error_code).name)
-    return answer.offset, answer.timestamp, answer.leader_epoch
+    return found.topics[0].partitions[0]
+
+
+def _wait_for_leaders(wire: Wire, partitions: list[Partition]) -> None:
+    """Apache's broker answers clients before it leads the last of its partitions."""
+    deadline = time.monotonic() + 30
+    for partition in partitions:
+        while _list_offset(wire, partition, LATEST).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            assert time.monotonic() < deadline, f"nobody leads {partition}"
+            time.sleep(0.05)
 
 
 def _records(bootstrap: str, partitions: list[Partition], isolation: str) -> dict[Partition, list[Record]]:
@@ -158,7 +172,7 @@ def _group_ids(wire: Wire) -> list[str]:
     """Both brokers answer before their coordinators have read all of their partitions; the last to come up is waited
     for."""
     deadline = time.monotonic() + 30
-    while (listed := wire.call(ListGroupsRequest(), 4, ListGroupsResponse)).error_code in _LOADING:
+    while (listed := wire.call(ListGroupsRequest(), 4, ListGroupsResponse)).error_code in LOADING:
         assert time.monotonic() < deadline, "the groups are never loaded"
         time.sleep(0.05)
     assert listed.error_code == ErrorCode.NONE
