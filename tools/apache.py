@@ -165,7 +165,7 @@ class ApacheKafka:
         self.format()
         self.launch()
         assert self.process is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 90
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()

@@ -3,7 +3,9 @@ filled, with all its features on: Tidelog serves it, adds to it, and Apache open
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -27,7 +29,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Directory:
     if missing := why_not():
         pytest.skip(f"no Apache Kafka to exchange directories with: {missing}")
     home = tmp_path_factory.mktemp("apache-born")
-    data = [home / "one"]
+    data = [home / "one", home / "two"]
     start_ms = int(time.time() * 1000) - HOUR_MS
     with at_apache(home / "first", data, standalone=True) as kafka:
         bootstrap = kafka.bootstrap_servers
@@ -37,6 +39,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Directory:
         producer = IdempotentProducer(bootstrap)
         assert [producer.send(bootstrap, number, start_ms)[0] for number in range(3)] == [ErrorCode.NONE] * 3
         left = observe(bootstrap, times=times(start_ms))
+    found = places(data)
+    (home / "places.json").write_text(json.dumps(found))
     return Directory(home, data, start_ms, producer, left)
 
 
@@ -77,6 +81,11 @@ def apache_again(directory: Directory, tidelog: Stay) -> Stay:
         return Stay(arrived, observe(bootstrap, times=directory.times), sent)
 
 
+def places(data: list[Path]) -> dict[str, str]:
+    """In which directory each partition lies; whatever was set aside or deleted has a name of its own."""
+    return {path.name: parent.name for parent in data for path in parent.iterdir() if path.is_dir()}
+
+
 def without_modern(observed: Observed) -> Observed:
     """Apache answers the older DescribeGroups with Dead for groups of the newer protocols."""
     classic = {name: group for name, group in observed.groups.items() if name not in (MODERN, SHARE)}
@@ -92,6 +101,15 @@ def test_tidelog_shows_what_apache_stored(directory: Directory, tidelog: Stay, f
 @pytest.mark.parametrize("field", Observed._fields)
 def test_apache_shows_it_all_again(tidelog: Stay, apache_again: Stay, field: str) -> None:
     assert getattr(without_modern(apache_again.arrived), field) == getattr(without_modern(tidelog.left), field)
+
+
+def test_every_partition_stays_in_its_directory(directory: Directory, apache_again: Stay) -> None:
+    before = json.loads((directory.home / "places.json").read_text())
+    after = places(directory.data)
+    kept = {name: place for name, place in before.items() if not name.endswith("-delete")}
+    assert {name: place for name, place in after.items() if name in kept} == kept
+    assert set(kept.values()) == {"one", "two"}
+    assert not [name for name in after if name.endswith("-stray")]
 
 
 def test_the_idempotent_producer_goes_on(tidelog: Stay, apache_again: Stay) -> None:
