@@ -96,10 +96,16 @@ def _check_missing(segment: Segment, offset: int, before: tuple[int, BatchHeader
             check_length(segment, position, header, read)
             if not crc_is_valid(segment.read_batch(position, header, read), header):
                 raise Damaged(segment, position, f"the CRC of the batch at offset {header.base_offset} is wrong")
-    if end != segment.size or not end or not segment.trusted_from:
-        return
-    if segment.with_indexes(partial(segment.index.last_position, read)) >= end:
+    if end == segment.size and segment.trusted_from and _indexes_reach(segment, end, offset, read):
         raise Damaged(segment, end, f"the file ends before offset {offset}, its index does not")
+
+
+def _indexes_reach(segment: Segment, end: int, offset: int, read: Read) -> bool:
+    """Whether an index knows of a batch behind the end of the file."""
+    if segment.with_indexes(partial(segment.index.last_position, read)) >= end > 0:
+        return True
+    timestamp, last_offset = segment.with_indexes(partial(segment.time_index.last, read))
+    return timestamp >= 0 and last_offset >= offset
 
 
 def walk(segment: Segment, place: Place, read: Read = waiting) -> Iterator[Place]:

@@ -18,5 +18,10 @@ class CorruptFileError(TidelogError):
     """A file beside the log (index, snapshot, checkpoint) that cannot be believed; most are made again from the log."""
 
 
+class DamagedLogError(TidelogError):
+    """A log that lacks what had been synced, in a way that it cannot be opened without losing more. The message names
+    the file and the place; nothing was changed."""
+
+
 class DirectoryMismatchError(TidelogError):
     """The data directory belongs to another node or cluster, or is not a data directory of ours."""

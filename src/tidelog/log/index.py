@@ -44,6 +44,11 @@ class OffsetIndex:
         relative, position = self._entries.get(found, read)
         return position, self._base_offset + relative
 
+    def last(self) -> tuple[int, int] | None:
+        """(last offset, position) of the last entry."""
+        last = self._entries.last()
+        return None if last is None else (self._base_offset + last[0], last[1])
+
     def last_position(self, read: Read = waiting) -> int:
         last = self._entries.last(read)
         return last[1] if last is not None else 0

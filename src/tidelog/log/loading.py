@@ -3,12 +3,16 @@ behind the recovery point. Doing it twice changes nothing more."""
 
 from __future__ import annotations
 
+import logging
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Disk, File
 from tidelog.log.config import LogConfig
-from tidelog.log.errors import CorruptFileError
-from tidelog.log.leader_epochs import LeaderEpochs
+from tidelog.log.errors import CorruptFileError, DamagedLogError
+from tidelog.log.leader_epochs import EpochStart, LeaderEpochs
 from tidelog.log.names import (
     CLEANED,
     DELETED,
@@ -23,12 +27,15 @@ from tidelog.log.names import (
     segment_name,
 )
 from tidelog.log.producers import ProducerStates
-from tidelog.log.scan import scan_headers
+from tidelog.log.scan import find_batch, scan_headers
 from tidelog.log.segment import Segment
 from tidelog.log.transactions import PastTransactions, coordinator_epoch_of, load_transactions
 from tidelog.protocol.batch import BatchHeader
 
 _OFFSET_MAX: Final = 2**63 - 1
+_HINT: Final = "; `tidelog verify` tells more, docs/recovery.md what can be done"
+
+logger = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
@@ -50,13 +57,24 @@ def load_log(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    one_at_a_time: bool = False,
 ) -> LoadedLog:
-    return _Loader(disk, directory, config, now_ms, clean, recovery_point).load(log_start_offset)
+    """`one_at_a_time`: each batch was synced before the next was written (the metadata log), so that only the last can
+    be torn. DamagedLogError for a log that lacks what was synced, where it cannot be opened without more loss."""
+    loader = _Loader(disk, directory, config, now_ms, clean, recovery_point, one_at_a_time)
+    return loader.load(log_start_offset)
 
 
 class _Loader:
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, now_ms: int, clean: bool, recovery_point: int
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int,
+        one_at_a_time: bool,
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -64,6 +82,7 @@ class _Loader:
         self.now_ms = now_ms
         self.clean = clean
         self.recovery_point = recovery_point
+        self.one_at_a_time = one_at_a_time
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates(disk, directory)
         self.epochs_known = False
@@ -76,6 +95,9 @@ class _Loader:
         self.epochs_known = self._load_epochs()
         end = self._find_end()
         if self.segments and end < log_start_offset:
+            if self.clean:
+                last = self.segments[-1].log.path
+                raise DamagedLogError(f"{last} ends before offset {end}, the log starts at {log_start_offset}{_HINT}")
             # The files behind the log's start are lost: offsets must go on from there, never be given twice.
             self._remove_segments(self.segments)
         if not self.segments:
@@ -138,7 +160,10 @@ class _Loader:
         for base in bases:
             self.segments.append(Segment(self.disk, self.directory, base, now_ms=self.now_ms, new=False))
         for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
-            for orphan in set(found[suffix]).difference(bases):
+            for orphan in sorted(set(found[suffix]).difference(bases)):
+                if self.clean:
+                    lost = f"{self.directory}/{segment_name(orphan, LOG)}"
+                    raise DamagedLogError(f"{lost} is missing, its {suffix} file is there{_HINT}")
                 self.disk.remove(f"{self.directory}/{segment_name(orphan, suffix)}")
         if self.clean:
             for segment in self.segments:
@@ -149,16 +174,27 @@ class _Loader:
         if not self.segments:
             return 0
         if self.clean:
-            try:
-                return self.segments[-1].end_offset()
-            except CorruptFileError:
-                return self._recover(len(self.segments) - 1)
+            return self._find_clean_end(self.segments[-1])
         # Also the segment that ends at the recovery point: it may have been truncated or rolled after that was reached.
         first = 0
         for number, segment in enumerate(self.segments):
             if segment.base_offset < self.recovery_point:
                 first = number
         return self._recover(first)
+
+    def _find_clean_end(self, last: Segment) -> int:
+        try:
+            end = last.end_offset()
+        except CorruptFileError as error:
+            raise DamagedLogError(f"{error}, although the node was stopped cleanly{_HINT}") from None
+        self._check_reaches(last, end)
+        return end
+
+    def _check_reaches(self, last: Segment, end: int) -> None:
+        if end < self.recovery_point and not self.one_at_a_time:
+            raise DamagedLogError(
+                f"{last.log.path} ends before offset {end}, but all up to {self.recovery_point} was synced{_HINT}"
+            )
 
     def _recover(self, first: int) -> int:
         """Check the segments from this one on; what follows the first damage is dropped."""
@@ -167,31 +203,90 @@ class _Loader:
         told = self.epochs.entries
         self.epochs.bound(0, end)
 
-        def note(header: BatchHeader) -> None:
+        def accept(position: int, header: BatchHeader, due: int) -> bool:
             nonlocal epoch
+            if header.base_offset != due and self._skips(segment, position, header):
+                return False
+            if self.epochs_known and self._contradicts(told, segment, position, header):
+                return False
             epoch = header.leader_epoch
             if epoch > self.epochs.latest:
                 self.epochs.note(epoch, header.base_offset)
+            return True
 
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if number > first and not self._follows(segment, end, damaged):
+                if self.one_at_a_time:
+                    raise DamagedLogError(f"{segment.log.path} does not follow offset {end}{_HINT}")
+                self._check_reaches(self.segments[number - 1], end)
                 self._remove_segments(self.segments[number:])
                 break
             size = segment.size
             is_last = number == len(self.segments) - 1
             # What reaches into the next segment was truncated before that one was begun, and came back.
             limit = _OFFSET_MAX if is_last else self.segments[number + 1].base_offset
-            end = segment.recover(self.config.index_interval_bytes, epoch, limit, note)
+            skip = partial(self._skip_or_cut, segment, limit, is_last)
+            end = segment.recover(self.config.index_interval_bytes, epoch, limit, accept, skip)
             damaged = segment.size != size and end != limit
             self.unsynced.append(segment.log)
             if not is_last:
                 # Those of the active segment stay in memory, as while it is written.
                 self.unsynced += [segment.index.finish(), segment.time_index.finish()]
+        self._check_reaches(self.segments[-1], end)
         # A file with these alone would be believed by a start that follows a crash right here.
         if self.epochs.entries != told and self.epochs_known:
             self.epochs.write()
         return end
+
+    def _skips(self, segment: Segment, position: int, header: BatchHeader) -> bool:
+        """Whether a batch behind a gap has too large an offset: the cleaner leaves gaps too, but none that the next
+        batch is in."""
+        after = self._header_behind(segment, position, header)
+        if after is None:
+            return "compact" not in self.config.cleanup_policy
+        return after.base_offset < header.next_offset
+
+    @staticmethod
+    def _header_behind(segment: Segment, position: int, header: BatchHeader) -> BatchHeader | None:
+        return next((after for _, after in scan_headers(segment.log, position + header.size, segment.size)), None)
+
+    def _contradicts(self, told: Sequence[EpochStart], segment: Segment, position: int, header: BatchHeader) -> bool:
+        """Whether the batch alone says another epoch than the file. (No CRC covers it. When its neighbour agrees, it is
+        the file that is behind.)"""
+        found = bisect_right(told, header.last_offset, key=lambda entry: entry.start_offset)
+        if not found or told[found - 1].epoch == header.leader_epoch:
+            return False
+        after = self._header_behind(segment, position, header)
+        return after is None or after.leader_epoch != header.leader_epoch
+
+    def _skip_or_cut(
+        self, segment: Segment, limit: int, is_last: bool, position: int, offset: int
+    ) -> tuple[int, int] | None:
+        """What to do about something that is no batch of this log: None to cut there, or where to go on, (position,
+        offset). What was not synced is cut. A synced batch that is damaged within its bounds stays: the log goes on
+        behind it, and who reads it is refused. When not even its bounds are known, nobody can tell what follows."""
+        if self.one_at_a_time:
+            if not is_last or find_batch(segment.log, position + 1, segment.size, offset, limit) is not None:
+                raise DamagedLogError(f"{segment.log.path} is damaged at byte {position} (offset {offset}){_HINT}")
+            return None
+        if offset >= self.recovery_point:
+            return None
+        _, header = next(scan_headers(segment.log, position, segment.size), (0, None))
+        if header is None or header.base_offset != offset or not self._is_followed(segment, position, header, limit):
+            raise DamagedLogError(
+                f"{segment.log.path} is damaged at byte {position} (offset {offset}), before the recovery point "
+                f"{self.recovery_point}{_HINT}"
+            )
+        logger.error("%s is damaged at byte %d (offset %d)%s", segment.log.path, position, offset, _HINT)
+        return position + header.size, header.next_offset
+
+    def _is_followed(self, segment: Segment, position: int, header: BatchHeader, limit: int) -> bool:
+        behind = position + header.size
+        if behind == segment.size:
+            return header.next_offset in (limit, self.recovery_point)
+        after = self._header_behind(segment, position, header)
+        return after is not None and after.base_offset == header.next_offset
 
     def _follows(self, segment: Segment, end: int, damaged: bool) -> bool:
         """Whether the segment belongs to the log although the one before it ends so. Up to the recovery point it does:

@@ -118,6 +118,7 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
+        one_at_a_time: bool = False,
     ) -> PartitionLog:
         """Open the partition in the directory, or make it. `clean` says that it was closed and nothing else since."""
         log = cls(disk, directory, topic, partition, config)
@@ -129,7 +130,7 @@ class PartitionLog:
             # Who was killed may have left names that are in the page cache only.
             log._unsynced.add(directories=(directory, parent))
         log._open_topic_id(topic_id)
-        log._load(now_ms, clean, recovery_point, log_start_offset)
+        log._load(now_ms, clean, recovery_point, log_start_offset, one_at_a_time)
         return log
 
     def _open_topic_id(self, topic_id: bytes | None) -> None:
@@ -144,7 +145,7 @@ class PartitionLog:
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to another topic of the same name"
             )
 
-    def _load(self, now_ms: int, clean: bool, recovery_point: int, log_start_offset: int) -> None:
+    def _load(self, now_ms: int, clean: bool, recovery_point: int, log_start_offset: int, one_at_a_time: bool) -> None:
         loaded = load_log(
             self._disk,
             self.directory,
@@ -153,6 +154,7 @@ class PartitionLog:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            one_at_a_time=one_at_a_time,
         )
         self._segments = loaded.segments
         self._active = loaded.segments[-1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.kernel.ports import File
 from tidelog.log.reading import Read, waiting
@@ -18,6 +19,12 @@ from tidelog.protocol.batch import (
 
 _HEADERS_CHUNK: Final = 4096
 _BATCHES_CHUNK: Final = 256 * 1024
+_SEARCH_CHUNK: Final = 1 << 20
+_SEARCHED_BATCH_MAX: Final = 1 << 28
+
+
+class Readable(Protocol):
+    def read(self, position: int, length: int) -> bytes: ...
 
 
 def header_fits(header: BatchHeader, room: int) -> bool:
@@ -47,12 +54,13 @@ def scan_headers(file: File, position: int, end: int, read: Read = waiting) -> I
         position += header.size
 
 
-def scan_batches(file: File, end: int, next_offset: int, epoch: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The same from the start of the file, up to the first batch that is partial or damaged, goes back in offsets or in
-    leader epoch. An older epoch after a newer one is what a power cut leaves of a truncated tail: valid bytes of a
-    batch that was given up, behind one that took its place."""
-    position = start = 0
-    chunk = b""
+def scan_batches(
+    file: File, end: int, next_offset: int, epoch: int, position: int = 0
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The same up to the first batch that is partial or damaged, goes back in offsets or in leader epoch. An older
+    epoch after a newer one is what a power cut leaves of a truncated tail: valid bytes of a batch that was given up,
+    behind one that took its place."""
+    chunk, start = b"", position
     while position + HEADER_SIZE <= end:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
@@ -71,3 +79,28 @@ def scan_batches(file: File, end: int, next_offset: int, epoch: int) -> Iterator
         yield position, header
         position += header.size
         next_offset, epoch = header.next_offset, header.leader_epoch
+
+
+def find_batch(
+    file: Readable, position: int, size: int, next_offset: int, limit: int
+) -> tuple[int, BatchHeader] | None:
+    """The first whole, valid batch at or behind the position whose offsets are in order."""
+    # The upper half of an offset is the same for the next four thousand million records; the format's number follows.
+    pattern = re.compile(b"(?s)(?=" + re.escape((next_offset >> 32).to_bytes(4, "big")) + b".{12}\x02)")
+    while position + HEADER_SIZE <= size:
+        chunk = file.read(position, min(_SEARCH_CHUNK, size - position))
+        for match in pattern.finditer(chunk):
+            at = match.start()
+            if at + HEADER_SIZE > len(chunk):
+                break
+            header = read_header(chunk, at)
+            if not header_fits(header, size - position - at) or not next_offset <= header.base_offset < limit:
+                continue
+            if header.size > _SEARCHED_BATCH_MAX:
+                continue
+            if crc_is_valid(file.read(position + at, header.size), header):
+                return position + at, header
+        if len(chunk) <= HEADER_SIZE:
+            return None
+        position += len(chunk) - HEADER_SIZE + 1
+    return None

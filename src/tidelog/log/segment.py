@@ -209,12 +209,20 @@ class Segment:
 
     def end_offset(self) -> int:
         """The offset behind the last batch. CorruptFileError when the file does not end with a whole one."""
-        position, end = self.with_indexes(self.index.last_position), self.base_offset
+        last = self.with_indexes(self.index.last)
+        if last is not None and not self._is_batch_with(*last):
+            self.rebuild_indexes()
+            last = self.index.last()
+        position, end = 0 if last is None else last[1], self.base_offset
         for at, header in scan_headers(self.log, position, self.size):
             position, end = at + header.size, header.next_offset
         if position != self.size:
-            raise CorruptFileError(f"{self.log.path} ends with a part of a batch")
+            raise CorruptFileError(f"{self.log.path} ends at byte {position} with a part of a batch")
         return end
+
+    def _is_batch_with(self, last_offset: int, position: int) -> bool:
+        first = next(scan_headers(self.log, position, self.size), None)
+        return first is not None and first[1].last_offset == last_offset
 
     def read_batch(self, position: int, header: BatchHeader, read: Read = waiting) -> bytes | memoryview:
         return read(self.log, position, header.batch_length + LOG_OVERHEAD)
@@ -241,22 +249,39 @@ class Segment:
         self.index.finish()
         self.time_index.finish()
 
-    def recover(self, index_interval: int, epoch: int, limit: int, note: Callable[[BatchHeader], object]) -> int:
+    def recover(
+        self,
+        index_interval: int,
+        epoch: int,
+        limit: int,
+        accept: Callable[[int, BatchHeader, int], bool],
+        skip: Callable[[int, int], tuple[int, int] | None] = lambda position, offset: None,
+    ) -> int:
         """Check every batch, cut the file before the first bad one or one that reaches the limit, build the indexes;
-        the offset behind the end. The epoch is that of the batch before the segment."""
+        the offset behind the end. The epoch is that of the batch before the segment. `accept` is told of each batch,
+        with the offset that is due, and may refuse it; `skip` is asked, with position and offset, before anything is
+        cut, and may tell where to go on instead."""
         self._start_indexes()
-        valid, end = 0, self.base_offset
-        for position, header in scan_batches(self.log, self.size, self.base_offset, epoch):
-            if header.last_offset >= limit or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX:
+        valid, end, trusted_from = 0, self.base_offset, 0
+        while True:
+            for position, header in scan_batches(self.log, self.size, end, epoch, valid):
+                if header.last_offset >= limit or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX:
+                    break
+                if not accept(position, header, end):
+                    break
+                self._note_batch(position, header, index_interval)
+                valid, end, epoch = position + header.size, header.next_offset, header.leader_epoch
+            if valid == self.size:
                 break
-            self._note_batch(position, header, index_interval)
-            note(header)
-            valid, end = position + header.size, header.next_offset
-        if valid != self.size:
-            self.log.truncate(valid)
-            self.size = valid
+            kept = skip(valid, end)
+            if kept is None:
+                self.log.truncate(valid)
+                self.size = valid
+                break
+            valid, end = kept
+            trusted_from = valid
         self._end_indexes()
-        self.trusted_from = 0
+        self.trusted_from = trusted_from
         return end
 
     def _start_indexes(self) -> None:

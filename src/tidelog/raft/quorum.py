@@ -14,6 +14,7 @@ from tidelog.kernel.errors import DiskError, DiskFullError, TidelogError
 from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.flushing import flush
+from tidelog.log.names import parse_partition_dir, partition_dir
 from tidelog.log.partition_log import AppendResult, PartitionLog
 from tidelog.protocol.batch import BatchHeader, RecordInput, build_batch, iter_headers, iter_records, read_header
 from tidelog.protocol.uuids import METADATA_TOPIC_ID
@@ -68,12 +69,15 @@ class Quorum:
             # Everything before a snapshot was committed: a segment from there that a power cut brought back, without
             # its neighbours, must not be taken for the end of the log.
             recovery_point=held_until,
+            one_at_a_time=True,
             topic_id=METADATA_TOPIC_ID,
         )
         remove_unfinished(self._disk, self.directory)
         snapshots = list_snapshots(self._disk, self.directory)
         newest = snapshots[-1] if snapshots else None
         self._check_reaches(newest)
+        if newest is None:
+            self._check_not_lost()
         # Read before anything is written: a start that fails must leave the log as it was.
         held, voters = ([], NO_VOTERS) if newest is None else read_snapshot(self._disk, self.directory, newest)
         state = read_quorum_state(self._disk, self._state_path)
@@ -87,6 +91,21 @@ class Quorum:
     def _newest_snapshot_end(self) -> int:
         snapshots = list_snapshots(self._disk, self.directory) if self._disk.is_dir(self.directory) else []
         return snapshots[-1].end_offset if snapshots else 0
+
+    def _check_not_lost(self) -> None:
+        """Partitions without a record of them are what a lost metadata log looks like. With a new one they would all be
+        set aside, and their topics gone."""
+        if self._log.log_end_offset:
+            return
+        above = self.directory.rpartition("/")[0]
+        named = (
+            parse_partition_dir(name) for name in self._disk.list_dir(above) if f"{above}/{name}" != self.directory
+        )
+        if (partition := next(filter(None, named), None)) is not None:
+            raise TidelogError(
+                f"the metadata log in {self.directory} is empty, but there are partitions such as "
+                f"{partition_dir(*partition)}: restore its .log files, or the newest snapshot (.checkpoint), there"
+            )
 
     def _check_reaches(self, newest: SnapshotId | None) -> None:
         """Without what lies before the log it would be a cluster that has forgotten its topics."""

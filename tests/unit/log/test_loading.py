@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.log.helpers import DIRECTORY, TINY, append, batch_of, open_log, read_batches, sim_disk
 from tidelog.log.config import LogConfig
+from tidelog.log.errors import DamagedLogError
 from tidelog.log.names import segment_name
 from tidelog.log.partition_log import PartitionLog
 from tidelog.protocol.batch import assign_offsets, read_header
@@ -222,15 +225,17 @@ def test_a_clean_start_without_an_index_builds_it() -> None:
     assert len(read_batches(log)) == 12
 
 
-def test_a_clean_start_with_a_torn_log_recovers_it_all_the_same() -> None:
+def test_a_clean_start_with_a_torn_log_is_refused_by_name_and_nothing_is_cut() -> None:
     disk = sim_disk()
     log = open_log(disk)
     append(log)
     log.close(0)
     disk.open(path(0, ".log")).append((b"torn",))
-    log = open_log(disk, clean=True)
-    assert log.log_end_offset == 1
-    assert log.recovery_point == 0
+    before = disk.read_file(path(0, ".log"))
+    with pytest.raises(DamagedLogError, match=path(0, ".log")):
+        open_log(disk, clean=True)
+    assert disk.read_file(path(0, ".log")) == before
+    assert open_log(disk).log_end_offset == 1
 
 
 def test_epochs_come_from_the_batches_when_their_file_is_gone_empty_or_damaged() -> None:

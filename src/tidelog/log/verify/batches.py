@@ -6,21 +6,19 @@ hide what else is wrong.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from crc32c import crc32c
 
 from tidelog.kernel.errors import ProtocolError
-from tidelog.log.scan import header_fits
+from tidelog.log.scan import find_batch, header_fits
 from tidelog.log.verify.report import ReadableFile
 from tidelog.protocol.batch import ATTRIBUTES_OFFSET, HEADER, HEADER_SIZE, MAGIC, BatchHeader, Record, iter_records
 from tidelog.protocol.compression import Codec
 
 _CHUNK: Final = 2 << 20
 _DEEP_MAX: Final = 1 << 28
-_SEARCH_CHUNK: Final = 1 << 20
 _CODEC_MAX: Final = max(Codec)
 
 
@@ -78,9 +76,9 @@ class BatchWalk:
                 self._damage(wrong, position, self._likely_offset(header))
                 position = self._behind(position, header)
                 continue
-            self._check(position, header)
             self.count += 1
-            yield position, header
+            if self._check(position, header):
+                yield position, header
             position += header.batch_length + 12
 
     def _load(self, position: int) -> int:
@@ -117,15 +115,18 @@ class BatchWalk:
         self._advance(size)
         return True
 
-    def _check(self, position: int, header: BatchHeader) -> None:
-        """What the CRC does not cover, or what a writer got wrong."""
+    def _check(self, position: int, header: BatchHeader) -> bool:
+        """What the CRC does not cover, or what a writer got wrong; whether the offsets can be believed."""
         base, last = header.base_offset, header.base_offset + header.last_offset_delta
         if last >= self.limit:
-            self._damage(f"offset {last} belongs to the next segment, which begins at {self.limit}", position, base)
-        elif base < self.next_offset:
-            self._damage(f"offsets go back: {self.next_offset} was due", position, base)
-        elif base > self.next_offset >= self._may_skip_before:
-            self._trouble(f"offsets {self.next_offset} to {base - 1} are missing", position, base)
+            self._damage(f"offset {last} belongs to the next segment, which begins at {self.limit}", position)
+            return False
+        if base < self.next_offset:
+            self._damage(f"offsets go back to {base}, {self.next_offset} is due", position)
+            self.next_offset = last + 1
+            return False
+        if base > self.next_offset >= self._may_skip_before:
+            self._trouble(f"offsets {self.next_offset} to {base - 1} are missing", position, self.next_offset)
         if header.leader_epoch < self.epoch:
             self._damage(f"leader epoch {header.leader_epoch} follows {self.epoch}", position, base)
         if not 0 <= header.record_count <= header.last_offset_delta + 1 or header.codec > _CODEC_MAX:
@@ -133,9 +134,9 @@ class BatchWalk:
             self._damage(f"{what} make no sense together", position, base)
         elif self._deep is not None:
             self._look_inside(position, header)
-        if last < self.limit:
-            self.next_offset = last + 1
+        self.next_offset = last + 1
         self.epoch = header.leader_epoch
+        return True
 
     def _look_inside(self, position: int, header: BatchHeader) -> None:
         assert self._deep is not None
@@ -189,29 +190,3 @@ class BatchWalk:
             return False
         header = BatchHeader._make(HEADER.unpack_from(head))
         return header_fits(header, self.size - position) and self.next_offset < header.base_offset < self.limit
-
-
-def find_batch(
-    file: ReadableFile, position: int, size: int, next_offset: int, limit: int
-) -> tuple[int, BatchHeader] | None:
-    """The first whole, valid batch at or behind the position whose offsets are in order."""
-    # The upper half of an offset is the same for the next four thousand million records; the format's number follows.
-    pattern = re.compile(b"(?s)(?=" + re.escape((next_offset >> 32).to_bytes(4, "big")) + b".{12}\x02)")
-    while position + HEADER_SIZE <= size:
-        chunk = file.read(position, min(_SEARCH_CHUNK, size - position))
-        for match in pattern.finditer(chunk):
-            at = match.start()
-            if at + HEADER_SIZE > len(chunk):
-                break
-            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-            if not header_fits(header, size - position - at) or not next_offset <= header.base_offset < limit:
-                continue
-            if header.size > _DEEP_MAX:
-                continue
-            batch = file.read(position + at, header.size)
-            if crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]) == header.crc:
-                return position + at, header
-        if len(chunk) <= HEADER_SIZE:
-            return None
-        position += len(chunk) - HEADER_SIZE + 1
-    return None

@@ -99,7 +99,8 @@ class PartitionCheck:
                 self._report.note(self._path(name), "no file of a partition")
         for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
             for orphan in sorted(set(found[suffix]).difference(found[LOG])):
-                self._report.note(self._path(segment_name(orphan, suffix)), "there is no segment of that offset")
+                tell = self._report.damage if self._expected.clean else self._report.note
+                tell(self._path(segment_name(orphan, suffix)), "there is no .log file of that offset")
 
     def _check_topic_id(self, names: list[str]) -> None:
         path = self._path(PARTITION_METADATA)
@@ -154,7 +155,9 @@ class PartitionCheck:
             limit = bases[number + 1] if number + 1 < len(bases) else _OFFSET_MAX
             path = self._path(segment_name(base, LOG))
             if self._expected.cleaned_before <= self.end_offset != base:
-                self._trouble(path, f"offsets {self.end_offset} to {base - 1} are missing before it", 0, base)
+                self._trouble(
+                    path, f"offsets {self.end_offset} to {base - 1} are missing before it", 0, self.end_offset
+                )
             try:
                 _SegmentCheck(self, base, limit, recovered).run(found)
             except (DiskError, ProtocolError) as error:
