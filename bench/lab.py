@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import java_load, topics
+from bench import frames, java_load, topics
 from bench.cpu import Cpu, cpu_of
+from bench.generator import replay
 from bench.java_load import JavaLoad
 from bench.row import Figures
 from bench.tidelog_node import TidelogNode
@@ -46,7 +47,8 @@ def page_cache() -> dict[str, str]:
 
 
 class Lab:
-    def __init__(self, *, with_apache: bool | None = None) -> None:
+    def __init__(self, *, with_apache: bool | None = None, warm_s: float = 0.0) -> None:
+        self.warm_s = warm_s
         self.no_java = java_load.why_not()
         self.has_apache = self.no_java is None if with_apache is None else with_apache
         self.java = JavaLoad()
@@ -66,7 +68,16 @@ class Lab:
         found = self._brokers.get(name)
         if found is None or found.handle.process.poll() is not None:
             found = self._brokers[name] = self._start(name)
+            self._warm(found)
         return found
+
+    def _warm(self, broker: Broker) -> None:
+        """A new JVM is many times slower than the same one a minute later, whichever row happens to be the first."""
+        if not self.warm_s:
+            return
+        with Topic(self, broker) as topic:
+            for made in (frames.produce(topic.id, (0,), 100, count=1), frames.fetch(topic.id, 100, 1, 1)):
+                replay(broker.address, made, connections=50, start=0, step=0, seconds=self.warm_s / 2)
 
     def _start(self, name: str) -> Broker:
         directory = self.home / f"{name}-{next(self._numbers)}"
@@ -85,8 +96,9 @@ class Lab:
         return Broker(node.bootstrap_servers, node.process.pid, directory, node)
 
     def end(self, name: str) -> None:
-        """Stops a broker and removes what it wrote."""
+        """Kills a broker and removes what it wrote."""
         if broker := self._brokers.pop(name, None):
+            broker.handle.process.kill()
             broker.handle.stop()
             shutil.rmtree(broker.data, ignore_errors=True)
             os.sync()

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import generator, results, table
-from bench.java_load import FLAGS
+from bench import generator, java_load, results, table
 from bench.lab import HEAP, SYNC_MODE, Lab, sync_mode_is_known
 from bench.row import Figures, Row, Run, Side, key_of
 from tools import apache
@@ -69,7 +68,7 @@ class Bench:
     def client_of(self, row: Row) -> str:
         by_java = row.name.startswith(("produce", "defaults", "synced", "partitions", "compression"))
         if row.needs_java or (by_java and self.lab.no_java is None):
-            return f"Java {apache.VERSION} {' '.join(FLAGS)}"
+            return f"Java {apache.VERSION} {' '.join(java_load.FLAGS)}"
         if row.name == "floor":
             return "plain sockets"
         return "C generator" if generator.is_native() else "Python generator, itself the limit"
@@ -149,7 +148,7 @@ def run_node(rows: list[Row], settings: Settings, path: Path, *, with_apache: bo
 def _run_rows(rows: list[Row], settings: Settings, path: Path, with_apache: bool) -> int:
     failed = False
     merged = results.read(path)
-    with Lab(with_apache=with_apache and apache.why_not() is None) as lab:
+    with Lab(with_apache=with_apache and java_load.why_not() is None, warm_s=settings.seconds / 2) as lab:
         about = _introduce(lab, rows, settings, path)
         bench = Bench(lab, settings)
         for number, row in enumerate(rows, 1):

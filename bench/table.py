@@ -54,8 +54,7 @@ def verdict(ratio: float, target: Target) -> str:
         return "reported"
     if reached(target.bound):
         return "met"
-    by = target.bound / ratio - 1 if target.higher_is_better else ratio / target.bound - 1
-    return f"**missed** by {by * 100:.0f} %"
+    return f"**missed** by {abs(ratio / target.bound - 1) * 100:.0f} %"
 
 
 def _aligned(head: list[str], lines: list[list[str]]) -> str:
@@ -96,13 +95,16 @@ def targets(results: Results) -> str:
 
 
 def _label(row: Row, target: Target) -> str:
-    name = row.title
-    if target.point:
-        name += f", {target.point} {row.point_is}".rstrip()
+    name = _at(row, row.title, target.point)
     if target.over != "apache":
-        other = target.over if target.over_point is None else f"{target.over}, {target.over_point} {row.point_is}"
-        name += f" (against {other})"
+        name += f" (against {_at(row, target.over, target.over_point or '')})"
     return f"{name}: {UNITS[target.metric]}"
+
+
+def _at(row: Row, name: str, point: str) -> str:
+    """`ping, 5 consumers`, `ping, 1 consumer`, or the name alone for a row without points."""
+    kind = row.point_is.removesuffix("s") if point == "1" else row.point_is
+    return f"{name}, {point} {kind}".rstrip() if point else name
 
 
 def figures(row: Row, found: dict[str, Any]) -> str:
@@ -113,9 +115,8 @@ def figures(row: Row, found: dict[str, Any]) -> str:
         for side in row.sides:
             values = [summary(found, metric, side.label, point) for metric in shown]
             if values and values[0] is not None:
-                label = f"{side.label}, {point} {row.point_is}".rstrip() if point else side.label
                 texts = [number(value.median) if value else "" for value in values]
-                lines.append([label, texts[0], f"± {values[0].spread * 100:.0f} %", *texts[1:]])
+                lines.append([_at(row, side.label, point), texts[0], f"± {values[0].spread * 100:.0f} %", *texts[1:]])
     facts = (
         f"{found['runs']} runs of {found['size']}, client: {found['client']}, commit {found['commit']}, {found['when']}"
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+
+_STARTS_WITHIN_S = 60.0
 
 
 class TidelogNode:
@@ -33,7 +36,10 @@ class TidelogNode:
         self.launch()
         assert self.process is not None
         assert self.process.stdout is not None
+        give_up = threading.Timer(_STARTS_WITHIN_S, self.process.kill)
+        give_up.start()
         line = self.process.stdout.readline()
+        give_up.cancel()
         if not line.startswith("tidelog is ready on "):
             self.stop()
             raise RuntimeError(f"Tidelog did not start: {line}")
