@@ -23,6 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.partitions import run_partitions
 
         return run_partitions(args.counts, args.mode, args.json)
+    if args.command == "cold":
+        from bench.cold import run_cold
+
+        return run_cold(args.bytes, args.seconds)
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -43,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     partitions.add_argument("--counts", type=int, nargs="+", default=[1, 100, 1000, 10_000], metavar="N")
     partitions.add_argument("--mode", choices=("page-cache", "synced"), default="synced")
     partitions.add_argument("--json", metavar="FILE", help="write the figures there as well")
+    cold = commands.add_parser("cold", help="readers at the tail beside a scan of a log that is not in memory")
+    cold.add_argument("--bytes", type=int, default=2_000_000_000, help="of the old log (2,000,000,000)")
+    cold.add_argument("--seconds", type=float, default=10, help="each of the fifteen phases")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")

@@ -17,7 +17,7 @@ from tidelog.log.reading import Brought, Read, WouldBlock, waiting
 
 T = TypeVar("T")
 
-REQUEST_BYTES_MAX: Final = 4 << 20
+REQUEST_BYTES_MAX: Final = 1 << 20
 """The most that one cold request is given, but for a first batch that is larger."""
 _REQUESTS_MAX: Final = 16
 _TRIES_MAX: Final = 1000

@@ -32,6 +32,9 @@ _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system answers that cannot tell what is in memory: its files are read as without RWF_NOWAIT."""
 _COLD_READS_AT_ONCE: Final = 4
+_READ_AHEAD: Final = 2 << 20
+_PROBED_FROM: Final = 64 * 1024
+_probe: Final = bytearray(1)
 
 
 def disk_error(action: str, path: str, error: OSError) -> DiskError:
@@ -56,6 +59,7 @@ class OsFile:
         "_closed",
         "_cold_reads",
         "_disk",
+        "_is_random",
         "_nowait",
         "_path",
         "_size",
@@ -77,6 +81,7 @@ class OsFile:
         self._syncs = 0
         self._cold_reads = 0
         self._nowait = _NOWAIT
+        self._is_random = False
         self.truncations = 0
         self._closed = False
         self._broken = False
@@ -158,9 +163,13 @@ class OsFile:
         if fd < 0:
             fd = self._disk.acquire(self)
         self.used = True
-        buffer = memoryview(bytearray(length))
         done = 0
         try:
+            if not self._is_random:
+                self._disk.read_ahead_elsewhere(self)
+            if length > _PROBED_FROM:
+                os.preadv(fd, (_probe,), position + length - 1, self._nowait)
+            buffer = memoryview(bytearray(length))
             while done < length:
                 count = os.preadv(fd, (buffer[done:] if done else buffer,), position + done, self._nowait)
                 if count == 0:
@@ -220,6 +229,7 @@ class OsDisk:
         self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
         self.pwrite: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", _seek_and_write)
         self.pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
+        self._advise: Callable[[int, int, int, int], None] | None = getattr(os, "posix_fadvise", None)
         self._pwritev: Callable[[int, Sequence[Buffer], int], int] | None = getattr(os, "pwritev", None)
 
     # Files
@@ -370,6 +380,13 @@ class OsDisk:
         done.add_done_callback(ended)
         return asyncio.wrap_future(done, loop=loop)
 
+    def read_ahead_elsewhere(self, file: OsFile) -> None:
+        """The system reads ahead in the thread that reads, megabytes of pages at a time on some machines: not in the
+        loop's. The thread that reads what is cold asks for what comes next."""
+        file._is_random = True
+        if self._advise is not None:
+            self._advise(file.fd, 0, 0, os.POSIX_FADV_RANDOM)
+
     def _unpin_reader(self, file: OsFile) -> None:
         file._cold_reads -= 1
         self._let_go(file)
@@ -380,6 +397,8 @@ class OsDisk:
             data = self.pread(fd, length, position)
             while 0 < len(data) < length and (more := self.pread(fd, length - len(data), position + len(data))):
                 data += more
+            if self._advise is not None and length > _PROBED_FROM:
+                self._advise(fd, position + length, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
         except OSError as error:
             raise disk_error("read", path, error) from None
         return data
@@ -530,6 +549,7 @@ class OsDisk:
             file.fd = os.open(file.path, _READ_WRITE | flags, 0o644)
         except OSError as error:
             raise disk_error("open", file.path, error) from None
+        file._is_random = False
         self.descriptors.add(file)
         if file.is_pinned:
             self.descriptors.keep(file)

@@ -186,6 +186,24 @@ def test_a_reader_that_leaves_frees_the_descriptor_when_the_thread_is_done(make_
     asyncio.run(read())
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="nothing here tells the system how a file is read")
+def test_the_system_reads_ahead_for_the_thread_and_not_for_the_loop(disk: OsDisk, file: OsFile) -> None:
+    told: list[tuple[int, int, int]] = []
+    disk._advise = lambda fd, position, length, advice: told.append((position, length, advice))
+    for _ in range(3):
+        file.read_now(0, 100_000)
+    assert told == [(0, 0, os.POSIX_FADV_RANDOM)]
+    told.clear()
+
+    async def read(length: int) -> bytes:
+        return await disk.read_later(file, 0, length)
+
+    asyncio.run(read(100))
+    assert told == [], "a look at an index has nothing to follow"
+    asyncio.run(read(100_000))
+    assert [(position, advice) for position, _, advice in told] == [(100_000, os.POSIX_FADV_WILLNEED)]
+
+
 def test_truncations_are_counted(file: OsFile) -> None:
     assert file.truncations == 0
     file.truncate(10)

@@ -41,7 +41,7 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
     try:
         results = fetch.read()
     except WouldBlock:
-        return fetch.answer_in_turn()
+        return fetch.answer_cold()
     is_done = fetch.is_enough(results) or request.max_wait_ms <= 0 or ctx.services.ledger.parked_bytes.is_full
     if not is_done:
         return fetch.park()
@@ -196,13 +196,24 @@ class _Fetch:
         parked.answer_in_turn(partial(self._make, parked))
         return parked
 
+    def answer_cold(self) -> Parked:
+        """Bytes are not in memory. They are brought when all before it have left, not earlier: nobody may take them."""
+        parked = self._hold()
+        parked.answer_in_turn(partial(self._make_cold, parked))
+        return parked
+
     def _make(self, parked: Parked) -> FetchResponse | None:
-        self._release()
         try:
-            return self.respond(self.read())
+            response = self.respond(self.read())
         except WouldBlock:
-            self._ctx.services.cold_reads.answer(parked, self._ctx, self._answer_cold(parked))
+            self._make_cold(parked)
             return None
+        self._release()
+        return response
+
+    def _make_cold(self, parked: Parked) -> None:
+        self._release()
+        self._ctx.services.cold_reads.answer(parked, self._ctx, self._answer_cold(parked))
 
     async def _answer_cold(self, parked: Parked) -> None:
         """One partition after the other: each is read as it is when its bytes have come."""
