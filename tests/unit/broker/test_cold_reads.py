@@ -173,8 +173,16 @@ async def test_a_topic_that_is_deleted_meanwhile(world: SimulatedWorld, peer: Pe
     await old_topic(world, peer)
     assert world.node is not None
     other = Peer(world.node)
+    read_later, is_deleted = world.disk.read_later, asyncio.Event()
+
+    async def slowly(file: File, position: int, length: int) -> bytes:
+        await is_deleted.wait()
+        return await read_later(file, position, length)
+
+    world.disk.read_later = slowly  # type: ignore[assignment,method-assign]
     peer.send(fetch("t", 0), 11)
     await other.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5, DeleteTopicsResponse)
+    is_deleted.set()
     await answered(peer)
     (data,) = partitions_of(peer.receive(FetchResponse))
     assert (data.error_code, data.records) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"")
