@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
-_SEEDS = re.compile(r"tests/sim/test_\w+\.py::\w+\[([\w ]+)-range\((\d+), (\d+)\)\]")
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many seeds were run: a simulation that ran nothing must not look like one that passed."""
     counts: dict[str, int] = {}
     for report in terminalreporter.getreports("passed"):
-        if match := _SEEDS.search(report.nodeid):
-            counts[match[1]] = counts.get(match[1], 0) + int(match[3]) - int(match[2])
+        for name, count in report.user_properties:
+            if name.startswith("seeds of "):
+                counts[name] = counts.get(name, 0) + int(str(count))
     for name, count in sorted(counts.items()):
-        terminalreporter.write_line(f"simulation: {count} seeds passed of {name}")
+        terminalreporter.write_line(f"simulation: {count} passed, {name}")
     if counts:
-        terminalreporter.write_line(f"simulation: {sum(counts.values())} seeds passed in all")
+        terminalreporter.write_line(f"simulation: {sum(counts.values())} passed in all")
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "fuzz_requests":

@@ -1,4 +1,4 @@
-"""`./dev sim`: as many seeds as there is time for."""
+"""As many seeds of the simulation as there is time for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import Any
 
 from tests.sim.metadata_workload import run_metadata
+from tests.sim.sweep import FAULTS, run_sweep
 from tests.sim.workload import WORKLOADS as PLANS
 from tidelog.sim.loop import run
 
-WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, object]]] = {**PLANS, "metadata": run_metadata}
+WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, object]]] = {
+    **PLANS,
+    "metadata": run_metadata,
+    # Their seeds are the numbers of the disk operations.
+    **{f"{fault}-at": partial(run_sweep, 0, fault) for fault in FAULTS},
+}
 
 
 def run_seed(workload: str, seed: int) -> str | None:

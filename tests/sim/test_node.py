@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -13,8 +14,8 @@ from tests.sim.metadata_workload import run_metadata
 from tests.sim.workload import WORKLOADS, run_workload
 from tidelog.sim.loop import run
 
-COUNTS = {"log": 100, "power": 150, "bad": 60, "full": 60, "slow": 30, "metadata": 60}
-"""How many seeds each workload gets of 460; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
+COUNTS = {"log": 70, "power": 120, "bad": 50, "full": 50, "slow": 30, "metadata": 60}
+"""How many seeds each workload gets of 380; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
 TOTAL = int(os.environ.get("TIDELOG_SIM_SEEDS", sum(COUNTS.values())))
 SLICE = 10
 
@@ -32,7 +33,9 @@ def seeds_of(*workloads: str) -> pytest.MarkDecorator:
 
 
 @seeds_of("log", "power", "slow", "bad", "full")
-def test_what_was_acknowledged_or_read_survives(workload: str, seeds: range) -> None:
+def test_what_was_acknowledged_or_read_survives(
+    workload: str, seeds: range, record_property: Callable[[str, object], None]
+) -> None:
     commits = reads = 0
     errors: set[str] = set()
     for seed in seeds:
@@ -43,12 +46,16 @@ def test_what_was_acknowledged_or_read_survives(workload: str, seeds: range) -> 
         errors |= history.errors.keys()
     assert commits > 0 and reads > 0
     assert "KAFKA_STORAGE_ERROR" in errors or workload != "full"
+    record_property(f"seeds of {workload}", len(seeds))
 
 
 @seeds_of("metadata")
-def test_metadata_survives_power_cuts(workload: str, seeds: range) -> None:
+def test_metadata_survives_power_cuts(
+    workload: str, seeds: range, record_property: Callable[[str, object], None]
+) -> None:
     for seed in seeds:
         run(run_metadata(seed), seed)
+    record_property(f"seeds of {workload}", len(seeds))
 
 
 def test_a_seed_replays_to_the_same_history() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from enum import Enum
 from typing import Any
 
@@ -97,7 +97,7 @@ class Node:
             self._wire()
             self._load_partitions()
             await self._open_listeners()
-            await self._register()
+            await self._unless_failed(self._register())
             for listener in self.listeners:
                 listener.start_serving()
             for awaitable in self._upkeep.tasks():
@@ -278,6 +278,18 @@ class Node:
         await self._report_moved()
         await self.controller.submit(lambda image: brokers.unfence(image, node_id))
         self._groups.start()
+
+    async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
+        """Given up when something ends the node meanwhile: whoever the step waits for may be no more."""
+        assert self._ended is not None
+        task = asyncio.ensure_future(step)
+        try:
+            await asyncio.wait([task, self._ended], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self._ended.result()
+        finally:
+            task.cancel()
+        await task
 
     def _spawn(self, awaitable: Awaitable[None]) -> None:
         task = asyncio.ensure_future(awaitable)

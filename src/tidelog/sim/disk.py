@@ -236,7 +236,7 @@ class SimDisk:
         self._locks: set[str] = set()
         self._crashed = False
         self.operations = 0
-        """How many changes there were: the points at which a crash can be asked for."""
+        """How many changes there were, before a crash too: the points at which a crash can be asked for."""
         self.trace: list[str] | None = None
         """Set to a list to have every change named in it."""
         self.sync_count = 0
@@ -314,6 +314,7 @@ class SimDisk:
         self._crashed = True
         faults = replace(self.faults, crash_at=None, fail_at=None, fail_syncs=False, full_at=range(0))
         disk = SimDisk(self._random, faults, wall_ms=self._wall_ms)
+        disk.operations = self.operations
         disk._root = _Survivors(self._random, keep_page_cache).directory(self._root)
         return disk
 

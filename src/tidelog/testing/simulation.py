@@ -140,15 +140,20 @@ class SimulatedWorld:
         self.net.crash(NODE)
         self.disk = self.disk.crash(keep_page_cache=not power_cut)
 
-    async def stop(self) -> None:
-        """A clean stop."""
+    async def stop(self) -> bool:
+        """A clean stop. False when the disk's crash point hit on the way: then the node wants to be killed."""
         assert self._process is not None and self.node is not None
-        await self._process.start(self.node.stop())
+        stopping = self._process.start(self.node.stop())
+        await asyncio.wait([stopping, self._crashed], return_when=asyncio.FIRST_COMPLETED)
+        if self.has_crashed:
+            return False
+        await stopping
         self._process.kill()
         self._process = None
         self.node = None
         self.net.crash(NODE)
         self.disk = self.disk.crash(keep_page_cache=True)
+        return True
 
     def client(self, name: str, options: ClientOptions | None = None) -> Cluster:
         """Our client core on a host of its own."""
@@ -162,9 +167,12 @@ class SimulatedWorld:
         """Wait until the disk's crash point is hit, the node ends itself, or for a random while."""
         assert self.node is not None
         ended = asyncio.ensure_future(self.node.wait())
-        await asyncio.wait([self._crashed, ended], timeout=self.random.uniform(low_s, high_s))
-        if not ended.cancel():
-            ended.exception()
+        timeout_s = self.random.uniform(low_s, high_s)
+        try:
+            await asyncio.wait([self._crashed, ended], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not ended.cancel():
+                ended.exception()
 
     async def pause(self, low_s: float, high_s: float) -> None:
         await asyncio.sleep(self.random.uniform(low_s, high_s))

@@ -47,7 +47,7 @@ def test_no_room_refuses_new_names_and_leaves_none_behind() -> None:
     next_is_full(disk)
     with pytest.raises(DiskFullError):
         disk.make_dirs("d/e")
-    for operation in range(1, 5):
+    for operation in (1, 2, 4):  # the third is a sync
         disk.faults.full_at = range(disk.operations + operation, disk.operations + operation + 1)
         with pytest.raises(DiskFullError):
             disk.replace_file("d/old", b"new")
