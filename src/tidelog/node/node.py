@@ -31,7 +31,7 @@ from tidelog.log.config import LogConfig
 from tidelog.metadata.image import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
-from tidelog.node.carried import check_carried
+from tidelog.node.carried import check_carried, check_version
 from tidelog.node.config import NodeConfig
 from tidelog.node.directories import Directories
 from tidelog.node.groups import Groups, GroupView
@@ -135,6 +135,7 @@ class Node:
         )
         for committed in self._quorum.start():
             self.publisher.replay(committed.values, committed.base_offset, committed.epoch)
+        check_version(self.publisher.image)
         check_carried(self.publisher.image, config)
         self.live_config = LiveConfig(config.values, config.node_id)
         self.live_config.on_delta(self._everything())

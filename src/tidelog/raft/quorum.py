@@ -117,7 +117,8 @@ class Quorum:
             )
 
     def _newest_voters(self, voters: Voters, newest: SnapshotId | None, state: QuorumState) -> Voters:
-        """Also those of the log behind the snapshot, which is read for it only where it may tell."""
+        """Also those of the log behind the snapshot, which is read for it only where the state does not tell. (An
+        upgrade of kraft.version leaves the state as it was until the next election; the replay sees that one.)"""
         if state.version > 0 or not self._disk.read_file(self._state_path):
             for header, batch in self._batches(0 if newest is None else newest.end_offset):
                 if header.is_control:
@@ -140,7 +141,9 @@ class Quorum:
             offset = newest.end_offset
             yield Committed(offset - len(held), newest.epoch, held)
         for header, batch in self._batches(offset):
-            if not header.is_control:
+            if header.is_control:
+                self._voters = self._voters.after(batch, header)
+            else:
                 self._bytes_since_snapshot += header.size
                 values = [record.value or b"" for record in iter_records(batch, header)]
                 yield Committed(header.base_offset, header.leader_epoch, values)

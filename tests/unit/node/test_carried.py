@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tidelog.kernel.errors import TidelogError
+from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.publisher import MetadataPublisher
-from tidelog.node.carried import UnenforcedAclsError, check_carried
+from tidelog.node.carried import UnenforcedAclsError, check_carried, check_version
 from tidelog.node.config import load
 from tidelog.protocol.messages import records_metadata as r
 
@@ -38,3 +40,13 @@ def test_who_says_so_is_warned_in_one_line(caplog: pytest.LogCaptureFixture) -> 
 def test_what_was_removed_is_no_matter(caplog: pytest.LogCaptureFixture) -> None:
     check([*ACLS, *(r.RemoveAccessControlEntryRecord(id=acl.id) for acl in ACLS)])
     assert not caplog.records
+
+
+@pytest.mark.parametrize("level", [0, 25, 30])
+def test_metadata_of_this_release_and_of_older_ones_is_read(level: int) -> None:
+    check_version(MetadataImage(features={"metadata.version": level, "group.version": 7}))
+
+
+def test_metadata_of_a_newer_release_is_refused() -> None:
+    with pytest.raises(TidelogError, match=r"metadata\.version 31, and this release knows up to 30"):
+        check_version(MetadataImage(features={"metadata.version": 31}))

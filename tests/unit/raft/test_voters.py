@@ -80,6 +80,21 @@ def test_a_snapshot_tells_who_votes_with_the_newest_that_the_log_told(state_lost
     ]
 
 
+def test_an_upgrade_that_the_state_does_not_know_of_yet_is_seen_in_the_log() -> None:
+    """As `kafka-features upgrade` leaves it: the voters are in the log, the state still names them itself."""
+    disk = apache_disk(in_snapshot=False)
+    write_quorum_state(disk, f"{DIR}/quorum-state", QuorumState(1, 1, (1,)))
+
+    async def scenario() -> None:
+        voter = Voter(disk, snapshot_bytes=1).start()
+        await voter.append(b"second")
+        voter.quorum.close()
+
+    run(scenario())
+    expected = Voters(VERSION, voters_value(1, port=1234))
+    assert read_snapshot(disk, DIR, list_snapshots(disk, DIR)[-1])[1] == expected
+
+
 def test_the_snapshot_alone_tells_when_the_log_has_none() -> None:
     disk = apache_disk(in_log=False)
 
