@@ -39,6 +39,7 @@ class Plan:
 
 async def run_plan(seed: int, plan: Plan) -> History:
     world = SimulatedWorld(seed, net=plan.net(seed), config={**SMALL, **plan.config})
+    world.disk.faults.cold_reads = Random(f"{seed}-cold").choice((0.0, 0.2, 0.9))
     history = History()
     assert await world.start()
     await create_topic(world, plan.topic)

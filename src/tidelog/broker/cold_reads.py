@@ -34,7 +34,7 @@ class ColdReads:
         self.reads = 0
         self.read_bytes = 0
 
-    def answer(self, parked: Parked, context: RequestContext, work: Coroutine[Any, Any, None]) -> None:
+    def answer(self, parked: Parked, context: RequestContext, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do the work when its turn has come, which answers the request; drop it when the connection dies."""
         self.requests += 1
         task = asyncio.get_running_loop().create_task(self._in_turn(work))
@@ -46,15 +46,14 @@ class ColdReads:
 
         def ended(task: asyncio.Task[None]) -> None:
             self.requests -= 1
-            work.close()  # one that was dropped in line has not begun
             if not task.cancelled() and (error := task.exception()) is not None:
                 context.services.failed(error, context)
 
         task.add_done_callback(ended)
 
-    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with self._turns:
-            await work
+            await work()
 
     async def run(self, action: Callable[[Read], T]) -> T:
         """What the action gives once all that it reads is there."""

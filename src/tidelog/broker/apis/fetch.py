@@ -213,7 +213,7 @@ class _Fetch:
 
     def _make_cold(self, parked: Parked) -> None:
         self._release()
-        self._ctx.services.cold_reads.answer(parked, self._ctx, self._answer_cold(parked))
+        self._ctx.services.cold_reads.answer(parked, self._ctx, partial(self._answer_cold, parked))
 
     async def _answer_cold(self, parked: Parked) -> None:
         """One partition after the other: each is read as it is when its bytes have come."""

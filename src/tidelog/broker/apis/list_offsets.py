@@ -44,7 +44,7 @@ def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsRespo
         )
     except WouldBlock:
         parked = ctx.park()
-        ctx.services.cold_reads.answer(parked, ctx, _answer_cold(request, ctx, parked))
+        ctx.services.cold_reads.answer(parked, ctx, partial(_answer_cold, request, ctx, parked))
         return parked
 
 
