@@ -92,7 +92,7 @@ def test_ready_and_metrics_under_the_names_that_dashboards_know(tmp_path: Path) 
             batch = bytes(build_batch([RecordInput(None, b"v", 1)] * 3))
             data = ProduceRequest.PartitionProduceData(index=1, records=batch)
             named = ProduceRequest.TopicProduceData(name="seen", partition_data=[data])
-            wire.call(ProduceRequest(acks=-1, topic_data=[named]), 9, ProduceResponse)
+            wire.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[named]), 9, ProduceResponse)
         assert get(ready[3], "/ready") == (200, "serving\n")
         assert get(ready[3], "/elsewhere")[0] == 404
         status, page = get(ready[3], "/metrics")

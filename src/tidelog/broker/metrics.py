@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidelog.broker.api import Api
@@ -22,6 +23,28 @@ class TopicCounters:
         self.failed_fetches = 0
 
 
+class LoopLag:
+    """How much later than it asked for a timer of the loop is called: the others wait as long for their turn."""
+
+    BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+    _FADING: Final = 0.998
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(self.BOUNDS_S) + 1)
+        """By the first bound that is not smaller; the last one is for what is above all."""
+        self.total_s = 0.0
+        self.worst_s = 0.0
+        self.recent_s = 0.0
+        """The longest of late: it fades, by half in seven seconds."""
+
+    def note(self, lag_s: float) -> None:
+        lag_s = max(lag_s, 0.0)
+        self.counts[bisect_left(self.BOUNDS_S, lag_s)] += 1
+        self.total_s += lag_s
+        self.worst_s = max(self.worst_s, lag_s)
+        self.recent_s = max(self.recent_s * self._FADING, lag_s)
+
+
 class Metrics:
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
@@ -30,7 +53,7 @@ class Metrics:
         self.connections_open = 0
         self.connections_refused = 0
         self.connections_throttled = 0
-        self.loop_lag_s_max = 0.0
+        self.loop_lag = LoopLag()
 
     def answered(self, api: Api, received_s: float) -> None:
         api.count += 1

@@ -58,11 +58,13 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     one_at_a_time: bool = False,
+    is_new: bool = False,
 ) -> LoadedLog:
     """`one_at_a_time`: each batch was synced before the next was written (the metadata log), so that only the last can
-    be torn. DamagedLogError for a log that lacks what was synced, where it cannot be opened without more loss."""
+    be torn. `is_new`: the directory was made just now, nothing is looked for in it. DamagedLogError for a log that
+    lacks what was synced, where it cannot be opened without more loss."""
     loader = _Loader(disk, directory, config, now_ms, clean, recovery_point, one_at_a_time)
-    return loader.load(log_start_offset)
+    return loader.load(log_start_offset, is_new)
 
 
 class _Loader:
@@ -89,10 +91,10 @@ class _Loader:
         self.segments: list[Segment] = []
         self.unsynced: list[File] = []
 
-    def load(self, log_start_offset: int) -> LoadedLog:
-        found = self._drop_leftovers(self.disk.list_dir(self.directory))
+    def load(self, log_start_offset: int, is_new: bool) -> LoadedLog:
+        found = self._drop_leftovers([] if is_new else self.disk.list_dir(self.directory))
         self._open_segments(found)
-        self.epochs_known = self._load_epochs()
+        self.epochs_known = not is_new and self._load_epochs()
         end = self._find_end()
         if self.segments and end < log_start_offset:
             if self.clean:

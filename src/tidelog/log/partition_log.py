@@ -123,18 +123,18 @@ class PartitionLog:
         """Open the partition in the directory, or make it. `clean` says that it was closed and nothing else since."""
         log = cls(disk, directory, topic, partition, config)
         parent = directory.rpartition("/")[0]
-        if not disk.is_dir(directory):
+        is_new = not disk.is_dir(directory)
+        if is_new:
             disk.make_dirs(directory)
-            log._unsynced.add(directories=(directory, parent))
-        elif not clean:
+        if is_new or not clean:
             # Who was killed may have left names that are in the page cache only.
             log._unsynced.add(directories=(directory, parent))
-        log._open_topic_id(topic_id)
-        log._load(now_ms, clean, recovery_point, log_start_offset, one_at_a_time)
+        log._open_topic_id(topic_id, is_new)
+        log._load(now_ms, clean, recovery_point, log_start_offset, one_at_a_time, is_new)
         return log
 
-    def _open_topic_id(self, topic_id: bytes | None) -> None:
-        self.topic_id = read_topic_id(self._disk, self.directory)
+    def _open_topic_id(self, topic_id: bytes | None, is_new: bool) -> None:
+        self.topic_id = None if is_new else read_topic_id(self._disk, self.directory)
         if topic_id is None:
             return
         if self.topic_id is None:
@@ -145,7 +145,15 @@ class PartitionLog:
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to another topic of the same name"
             )
 
-    def _load(self, now_ms: int, clean: bool, recovery_point: int, log_start_offset: int, one_at_a_time: bool) -> None:
+    def _load(
+        self,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        one_at_a_time: bool,
+        is_new: bool,
+    ) -> None:
         loaded = load_log(
             self._disk,
             self.directory,
@@ -155,6 +163,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             one_at_a_time=one_at_a_time,
+            is_new=is_new,
         )
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
@@ -166,7 +175,8 @@ class PartitionLog:
         self._unsynced.add(loaded.unsynced_files)
         if clean and not loaded.unsynced_files:
             self.recovery_point = self.log_end_offset
-            self._clean_end = self.log_end_offset if self.log_end_offset in self.producers.snapshots[-1:] else -1
+            newest = self.producers.snapshots[-1] if self.producers.snapshots else 0
+            self._clean_end = newest if newest == self.log_end_offset else -1
         else:
             self.recovery_point = min(recovery_point, self.log_end_offset)
 
@@ -576,6 +586,7 @@ class PartitionLog:
     def flush_begin(self) -> FlushRound:
         """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
         epochs = self.leader_epochs
+        epochs.settle(self.log_end_offset)
         has_epochs = epochs.changes != epochs.synced_changes and epochs.is_written()
         marks = (
             self._truncations,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import Listener
 from tidelog.node.listeners import address
-from tidelog.node.metrics import render
+from tidelog.node.metrics import slices
 
 if TYPE_CHECKING:
     from tidelog.node.node import Node
@@ -33,6 +34,7 @@ class HttpListener:
         self._listening: Listener | None = None
         self._page = ""
         self._page_until_s = 0.0
+        self._waiting: list[Callable[[str], None]] = []
 
     @classmethod
     async def open(cls, node: Node) -> HttpListener | None:
@@ -56,15 +58,31 @@ class HttpListener:
         assert self._listening is not None
         return address(self._listening.host, self._listening.port)
 
-    def page(self) -> str:
+    def page(self, deliver: Callable[[str], None]) -> None:
+        """Hand over the page, perhaps later: it is made in slices, between which others have their turn, and once for
+        all who ask meanwhile."""
+        if self.node.ports.clock.monotonic_s() < self._page_until_s:
+            deliver(self._page)
+            return
+        self._waiting.append(deliver)
+        if len(self._waiting) == 1:
+            self._render(slices(self.node), [], 0.0)
+
+    def _render(self, rest: Iterator[str], parts: list[str], took_s: float) -> None:
         monotonic_s = self.node.ports.clock.monotonic_s
         started_s = monotonic_s()
-        if started_s >= self._page_until_s:
-            self._page = render(self.node)
-            took_s = monotonic_s() - started_s
-            if took_s > _RENDER_S_FREE:
-                self._page_until_s = started_s + took_s * _RENDER_SHARE
-        return self._page
+        part = next(rest, None)
+        took_s += monotonic_s() - started_s
+        if part is not None:
+            parts.append(part)
+            asyncio.get_running_loop().call_soon(self._render, rest, parts, took_s)
+            return
+        self._page = "".join(parts)
+        if took_s > _RENDER_S_FREE:
+            self._page_until_s = started_s + took_s * _RENDER_SHARE
+        waiting, self._waiting = self._waiting, []
+        for deliver in waiting:
+            deliver(self._page)
 
     def close(self) -> None:
         if self._listening is not None:
@@ -120,9 +138,13 @@ class _Exchange(asyncio.Protocol):
                 state = "failed" if self._node.has_failed else self._node.state.value
                 self._respond(200 if self._node.is_ready else 503, f"{state}\n")
             case "/metrics":
-                self._respond(200, self._listener.page(), "text/plain; version=0.0.4; charset=utf-8")
+                self._is_answered = True  # but for the answer
+                self._listener.page(self._respond_page)
             case _:
                 self._respond(404, "there are /ready and /metrics\n")
+
+    def _respond_page(self, page: str) -> None:
+        self._respond(200, page, "text/plain; version=0.0.4; charset=utf-8")
 
     def _respond(self, status: int, body: str, content_type: str = "text/plain; charset=utf-8") -> None:
         if self._transport is None:

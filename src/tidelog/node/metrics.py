@@ -3,36 +3,62 @@ kafka_exporter, and those that the JMX exporter makes of Kafka's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidelog.broker.metrics import LoopLag
+from tidelog.metadata.image import PartitionState
 from tidelog.node.listeners import address
+from tidelog.replication.partition import Partition
 
 if TYPE_CHECKING:
     from tidelog.node.node import Node
 
 
+_LINES_PER_SLICE: Final = 2000
+
+
 class Sample(NamedTuple):
     value: float
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] | str = ()
+    """Names and values, or these as they are written."""
+    suffix: str = ""
 
 
 class Family(NamedTuple):
     name: str
     kind: str
     text: str
-    samples: list[Sample]
+    samples: Iterable[Sample]
+    """Worked out while the page is written."""
 
 
 def render(node: Node) -> str:
-    return "".join(line for family in _families(node) for line in _lines(family))
+    return "".join(slices(node))
+
+
+def slices(node: Node) -> Iterator[str]:
+    """The page in parts. Others may have a turn between two: ten thousand partitions have a page of eight megabytes."""
+    lines: list[str] = []
+    for family in _families(node):
+        for line in _lines(family):
+            lines.append(line)
+            if len(lines) == _LINES_PER_SLICE:
+                yield "".join(lines)
+                lines.clear()
+    yield "".join(lines)
 
 
 def _lines(family: Family) -> Iterator[str]:
     yield f"# HELP {family.name} {family.text}\n# TYPE {family.name} {family.kind}\n"
-    for value, labels in family.samples:
-        text = ",".join(f'{name}="{_escape(content)}"' for name, content in labels)
-        yield f"{family.name}{'{' + text + '}' if text else ''} {value!r}\n"
+    for value, labels, suffix in family.samples:
+        text = labels if isinstance(labels, str) else _written(labels)
+        yield f"{family.name}{suffix}{'{' + text + '}' if text else ''} {value!r}\n"
+
+
+def _written(labels: tuple[tuple[str, str], ...]) -> str:
+    return ",".join([f'{name}="{_escape(content)}"' for name, content in labels])
 
 
 def _escape(text: str) -> str:
@@ -76,14 +102,24 @@ def _cluster(node: Node) -> Iterator[Family]:
     yield Family(
         "kafka_server_socket_server_metrics_connection_creation_total", "counter", "Connections made.", accepted
     )
-    lag = [Sample(node.metrics.loop_lag_s_max)]
-    yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", lag)
+    yield from _loop(node.metrics.loop_lag)
     cold = node.services.cold_reads
     yield Family("tidelog_cold_reads_total", "counter", "Reads that waited for the disk.", [Sample(cold.reads)])
     yield Family("tidelog_cold_read_bytes_total", "counter", "Bytes that they brought.", [Sample(cold.read_bytes)])
     yield Family("tidelog_cold_requests", "gauge", "Requests that wait for such a read.", [Sample(cold.requests)])
     damaged = [Sample(sum(partition.log.damaged_batches for partition in node.partitions))]
     yield Family("tidelog_log_damaged_batches_total", "counter", "Places in logs that were found damaged.", damaged)
+
+
+def _loop(lag: LoopLag) -> Iterator[Family]:
+    yield Family("tidelog_loop_lag_seconds", "gauge", "Recent longest stop of the event loop.", [Sample(lag.recent_s)])
+    worst = [Sample(lag.worst_s)]
+    yield Family("tidelog_loop_lag_seconds_max", "gauge", "Longest stop of the event loop since the start.", worst)
+    names = [*map(str, lag.BOUNDS_S), "+Inf"]
+    up_to = accumulate(lag.counts)
+    stops = [Sample(count, (("le", name),), "_bucket") for name, count in zip(names, up_to, strict=True)]
+    stops += [Sample(lag.total_s, (), "_sum"), Sample(sum(lag.counts), (), "_count")]
+    yield Family("tidelog_loop_stop_seconds", "histogram", "What a timer of the loop had to wait.", stops)
 
 
 def _directories(node: Node) -> Iterator[Family]:
@@ -99,48 +135,52 @@ def _directories(node: Node) -> Iterator[Family]:
 
 def _partitions(node: Node) -> Iterator[Family]:
     image = node.publisher.image
-    counts = [Sample(len(topic.partitions), (("topic", name),)) for name, topic in sorted(image.topics.items())]
+    counts = (Sample(len(topic.partitions), (("topic", name),)) for name, topic in sorted(image.topics.items()))
     yield Family("kafka_topic_partitions", "gauge", "Partitions of the topic.", counts)
-    found = [
-        (partition, (("topic", partition.topic), ("partition", str(partition.index)))) for partition in node.partitions
-    ]
-    rows: list[tuple[str, str, list[Sample]]] = [
-        ("kafka_topic_partition_current_offset", "High watermark.", [Sample(p.high_watermark, at) for p, at in found]),
-        (
-            "kafka_topic_partition_oldest_offset",
-            "Log start offset.",
-            [Sample(p.log_start_offset, at) for p, at in found],
-        ),
-        ("kafka_log_log_size", "Bytes of the partition's log.", [Sample(p.log.size_bytes, at) for p, at in found]),
-        ("kafka_log_log_logendoffset", "Log end offset.", [Sample(p.log.log_end_offset, at) for p, at in found]),
-        ("kafka_log_log_logstartoffset", "Log start offset.", [Sample(p.log_start_offset, at) for p, at in found]),
-    ]
-    states = [(image.partition(p.topic, p.index), at) for p, at in found]
-    rows += [
-        ("kafka_topic_partition_leader", "Broker that leads.", [Sample(s.leader, at) for s, at in states if s]),
-        ("kafka_topic_partition_replicas", "Replicas.", [Sample(len(s.replicas), at) for s, at in states if s]),
-        (
-            "kafka_topic_partition_in_sync_replica",
-            "Replicas in sync.",
-            [Sample(len(s.isr), at) for s, at in states if s],
-        ),
+    found = list(node.partitions)
+    labels: list[str] = []
+
+    def samples(value: Callable[[Partition], float]) -> Iterator[Sample]:
+        for number, partition in enumerate(found):
+            if number == len(labels):
+                labels.append(_written((("topic", partition.topic), ("partition", str(partition.index)))))
+            yield Sample(value(partition), labels[number])
+
+    for name, text, value in (
+        ("kafka_topic_partition_current_offset", "High watermark.", lambda p: p.high_watermark),
+        ("kafka_topic_partition_oldest_offset", "Log start offset.", lambda p: p.log_start_offset),
+        ("kafka_log_log_size", "Bytes of the partition's log.", lambda p: p.log.size_bytes),
+        ("kafka_log_log_logendoffset", "Log end offset.", lambda p: p.log.log_end_offset),
+        ("kafka_log_log_logstartoffset", "Log start offset.", lambda p: p.log_start_offset),
+    ):
+        yield Family(name, "gauge", text, samples(value))
+
+    def state_samples(value: Callable[[PartitionState], int]) -> Iterator[Sample]:
+        for partition, at in zip(found, labels, strict=True):
+            state = image.partition(partition.topic, partition.index)
+            if state is not None:
+                yield Sample(value(state), at)
+
+    for name, text, of_state in (
+        ("kafka_topic_partition_leader", "Broker that leads.", lambda s: s.leader),
+        ("kafka_topic_partition_replicas", "Replicas.", lambda s: len(s.replicas)),
+        ("kafka_topic_partition_in_sync_replica", "Replicas in sync.", lambda s: len(s.isr)),
         (
             "kafka_topic_partition_leader_is_preferred",
             "1 when the preferred replica leads.",
-            [Sample(int(s.leader == s.replicas[0]), at) for s, at in states if s],
+            lambda s: int(s.leader == s.replicas[0]),
         ),
         (
             "kafka_topic_partition_under_replicated_partition",
             "1 when a replica is out of sync.",
-            [Sample(int(len(s.isr) < len(s.replicas)), at) for s, at in states if s],
+            lambda s: int(len(s.isr) < len(s.replicas)),
         ),
-    ]
-    for name, text, samples in rows:
-        yield Family(name, "gauge", text, samples)
+    ):
+        yield Family(name, "gauge", text, state_samples(of_state))
 
 
 def _topics(node: Node) -> Iterator[Family]:
-    topics = sorted(node.metrics.topics.items())
+    topics = [(counters, _written((("topic", topic),))) for topic, counters in sorted(node.metrics.topics.items())]
     for name, text, attribute in (
         ("messagesin", "Records received.", "messages_in"),
         ("bytesin", "Bytes received.", "bytes_in"),
@@ -150,7 +190,8 @@ def _topics(node: Node) -> Iterator[Family]:
         ("failedproducerequests", "Produce requests that failed.", "failed_produces"),
         ("failedfetchrequests", "Fetch requests that failed.", "failed_fetches"),
     ):
-        samples = [Sample(getattr(counters, attribute), (("topic", topic),)) for topic, counters in topics]
+        # Used up before the next one is asked for, so the attribute is this one's.
+        samples = (Sample(getattr(counters, attribute), at) for counters, at in topics)
         yield Family(f"kafka_server_brokertopicmetrics_{name}_total", "counter", text, samples)
 
 

@@ -15,7 +15,7 @@ from tidelog.replication.housekeeping import Housekeeping
 _ROOM_CHECK_S = 1.0
 _IDLE_CHECK_S = 10.0
 _LIMITS_CHECK_S = 1.0
-_LAG_CHECK_S = 0.1
+_LAG_CHECK_S = 0.02
 
 
 async def every(interval_s: Callable[[], float], action: Callable[[], Awaitable[None]]) -> None:
@@ -84,4 +84,4 @@ class Upkeep:
         while True:
             due_s = loop.time() + _LAG_CHECK_S
             await asyncio.sleep(_LAG_CHECK_S)
-            self._metrics.loop_lag_s_max = max(self._metrics.loop_lag_s_max * 0.99, loop.time() - due_s)
+            self._metrics.loop_lag.note(loop.time() - due_s)

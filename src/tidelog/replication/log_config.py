@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidelog.log.config import LogConfig
 from tidelog.metadata.config import BrokerValues, effective_topic_values
+
+_KEPT_MAX: Final = 1024
+
+
+class LogConfigs:
+    """One object for equal settings: ten thousand partitions mostly share a few, and none is worked out twice."""
+
+    def __init__(self) -> None:
+        self._broker: BrokerValues | None = None
+        self._kept: dict[frozenset[tuple[str, str]], LogConfig] = {}
+
+    def get(self, overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
+        if broker is not self._broker or len(self._kept) >= _KEPT_MAX:
+            self._broker = broker
+            self._kept = {}
+        key = frozenset(overrides.items())
+        config = self._kept.get(key)
+        if config is None:
+            config = self._kept[key] = log_config(overrides, broker)
+        return config
 
 
 def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:

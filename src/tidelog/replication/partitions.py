@@ -159,7 +159,7 @@ class Partitions:
     @staticmethod
     def _lead(partition: Partition, leader_epoch: int) -> None:
         partition.leader_epoch = leader_epoch
-        partition.log.leader_epochs.assign(leader_epoch, partition.log.log_end_offset)
+        partition.log.leader_epochs.begin(leader_epoch, partition.log.log_end_offset)
         partition.changed()
 
     def _delete(self, topic: TopicImage) -> None:

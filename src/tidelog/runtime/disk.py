@@ -25,6 +25,7 @@ from tidelog.runtime.syncfs import find_syncfs
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_WRITE_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _IOV_MAX: Final = 512
 _READ_CHUNK: Final = 64 * 1024
 _SYNCFS_FROM_FILES: Final = 16
@@ -276,11 +277,7 @@ class OsDisk:
     def _replace_file(self, path: str, data: bytes, durable: bool = True) -> None:
         part = path + ".tmp"
         try:
-            with open(part, "wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
+            _write_whole(part, data, durable=durable)
             os.replace(part, path)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -571,6 +568,18 @@ class OsDisk:
         for fd in self._file_systems.values():
             os.close(fd)
         self._file_systems.clear()
+
+
+def _write_whole(path: str, data: bytes, *, durable: bool) -> None:
+    fd = os.open(path, _WRITE_NEW, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _device(directory: str) -> int:

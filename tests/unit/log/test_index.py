@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.log.helpers import DIRECTORY, append, batch_of, open_log, read_b
 from tidelog.log.config import LogConfig
 from tidelog.log.index import OffsetIndex
 from tidelog.log.partition_log import PartitionLog
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.disk import SimDisk, SimFile
 
 SIZE = len(batch_of())
 """Of one batch with one record; two of them are 152 bytes."""
@@ -189,3 +190,45 @@ def test_a_missing_index_is_made_again_even_after_a_clean_stop() -> None:
     disk.remove(INDEX)
     open_log(disk, config, clean=True).close(0)
     assert disk.read_file(INDEX) == before
+
+
+@pytest.mark.parametrize("count", [5, 700])
+@pytest.mark.parametrize("change", [lambda data: data, lambda data: data[:-9], lambda data: data + b"\0" * 16])
+def test_an_index_that_begins_again_keeps_what_is_right_in_its_file(
+    count: int, change: Callable[[bytes], bytes]
+) -> None:
+    disk = sim_disk()
+    disk.make_dirs(DIRECTORY)
+    path = f"{DIRECTORY}/x.index"
+    index = OffsetIndex(disk, path, 0, new=True)
+    for number in range(count):
+        index.add(number, number * 100)
+    index.finish()
+    whole = disk.read_file(path)
+    assert whole is not None
+    disk.replace_file(path, change(whole))
+    again = OffsetIndex(disk, path, 0, new=False)
+    again.reset()
+    for number in range(count):
+        again.add(number, number * 100)
+        assert again.count == number + 1
+    assert again.lookup(count - 1) == (count - 1) * 100
+    again.finish()
+    assert disk.read_file(path) == whole
+    again.reset()
+    again.add(1, 50)
+    again.finish()
+    assert disk.read_file(path) == pack(">ii", 1, 50), "nothing of another index stays"
+
+
+def test_recovery_cuts_no_index_that_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = sim_disk()
+    config = LogConfig(index_interval_bytes=0)
+    log = open_log(disk, config)
+    for _ in range(5):
+        append(log)
+    log.close(0)
+    cut: list[str] = []
+    monkeypatch.setattr(SimFile, "truncate", lambda file, size: cut.append(file.path))
+    open_log(disk, config).close(0)
+    assert cut == []

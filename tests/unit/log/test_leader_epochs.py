@@ -32,11 +32,21 @@ def test_the_checkpoint_has_one_line_an_epoch() -> None:
     assert again.latest == 5
 
 
-def test_becoming_leader_of_an_empty_log_is_written_down() -> None:
+def test_an_epoch_of_the_leader_is_written_down_by_the_first_flush_that_has_a_batch_of_it() -> None:
     disk = sim_disk()
     log = open_log(disk)
-    log.leader_epochs.assign(0, log.log_end_offset)
-    assert disk.read_file(FILE) == b"0\n1\n0 0\n"
+    log.leader_epochs.begin(0, log.log_end_offset)
+    log.flush()
+    assert disk.read_file(FILE) is None, "a start would drop it"
+    assert log.leader_epochs.latest == 0
+    append(log, leader_epoch=0)
+    log.leader_epochs.begin(3, log.log_end_offset)
+    log.flush()
+    assert disk.read_file(FILE) == b"0\n2\n0 0\n3 1\n"
+    log.leader_epochs.begin(4, log.log_end_offset)
+    append(log, leader_epoch=4)
+    log.close(0)
+    assert disk.read_file(FILE) == b"0\n2\n0 0\n4 1\n"
 
 
 def test_appends_assign_the_epoch_at_their_first_offset() -> None:

@@ -37,12 +37,13 @@ def parse(text: str) -> Exposition:
             helped.add(current)
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            assert name == current and name not in kinds and kind in ("gauge", "counter")
+            assert name == current and name not in kinds and kind in ("gauge", "counter", "histogram")
             kinds[name] = kind
         else:
             match = _SAMPLE.fullmatch(line)
             assert match is not None, f"no sample: {line!r}"
-            assert match[1] == current, f"{match[1]} lies among the samples of {current}"
+            suffixes = ("_bucket", "_sum", "_count") if kinds[current] == "histogram" else ("",)
+            assert match[1] in {current + suffix for suffix in suffixes}, f"{match[1]} lies among those of {current}"
             key = (match[1], _labels(match[2]))
             assert key not in samples, f"{key} is given twice"
             samples[key] = float(match[3])

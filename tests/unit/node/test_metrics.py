@@ -167,8 +167,14 @@ class Client:
         self.exchange.connection_lost(None)
 
     def get(self, request: bytes, chunk: int = 1 << 20) -> tuple[int, dict[str, str], str]:
+        self.send(request, chunk)
+        return self.received()
+
+    def send(self, request: bytes, chunk: int = 1 << 20) -> None:
         for start in range(0, len(request), chunk):
             self.exchange.data_received(request[start : start + chunk])
+
+    def received(self) -> tuple[int, dict[str, str], str]:
         head, _, body = self.answer.decode().partition("\r\n\r\n")
         status, *lines = head.split("\r\n")
         assert status.startswith("HTTP/1.1 ")
@@ -191,10 +197,40 @@ async def test_ready_tells_the_state(world: SimulatedWorld, peer: Peer) -> None:
 @on_node
 async def test_metrics_are_served_as_prometheus_wants_them(world: SimulatedWorld, peer: Peer) -> None:
     for chunk in (1, 7, 1 << 20):
-        status, headers, body = Client(world).get(b"GET /metrics?x=y HTTP/1.1\r\nHost: x\r\n\r\n", chunk)
+        client = Client(world)
+        client.send(b"GET /metrics?x=y HTTP/1.1\r\nHost: x\r\n\r\n", chunk)
+        await asyncio.sleep(0.1)
+        status, headers, body = client.received()
         assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert int(headers["Content-Length"]) == len(body.encode())
         parse(body)
+
+
+@on_node
+async def test_the_page_of_many_partitions_is_made_in_slices_once_for_all_who_ask(
+    world: SimulatedWorld, peer: Peer
+) -> None:
+    assert world.node is not None
+    await peer.create_topic("many", partitions=1000)
+    listener = HttpListener(world.node)
+    clients = [Client(world, listener) for _ in range(3)]
+    turns = 0
+    for client in clients:
+        client.send(b"GET /metrics HTTP/1.1\r\n\r\n")
+    while not clients[0].is_closed:
+        turns += 1
+        if turns == 2:
+            deleting = asyncio.ensure_future(
+                peer.call(DeleteTopicsRequest(topic_names=["many"]), 5, DeleteTopicsResponse)
+            )
+            clients[1].abort()
+        await asyncio.sleep(0)
+    assert turns >= 5, "ten lines for each partition, two thousand in one go"
+    body = clients[0].received()[2]
+    assert parse(body).value("kafka_log_log_logendoffset", topic="many", partition="999") == 0
+    assert clients[2].received()[2] == body
+    assert clients[1].answer == b""
+    await deleting
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import asyncio
 import pytest
 
 from tests.unit.broker.virtual import Peer, on_node
+from tests.unit.node.exposition import parse
 from tidelog.kernel.errors import DiskError
+from tidelog.node.metrics import render
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -101,13 +103,19 @@ test_idle_connections_are_ended = on_node(_idle_or_not, connections_max_idle_ms=
 @on_node
 async def test_a_stalled_loop_shows_in_the_metrics(world: SimulatedWorld, peer: Peer) -> None:
     assert world.node is not None
-    metrics = world.node.metrics
+    lag = world.node.metrics.loop_lag
     await asyncio.sleep(5)
-    assert metrics.loop_lag_s_max < 0.001
+    assert lag.worst_s < 0.001
+    assert sum(lag.counts) == lag.counts[0] > 200
     loop = sim_loop()
     await asyncio.sleep(0.05)
     loop._now_s += 3.0  # a callback that took three seconds
     await asyncio.sleep(1)
-    assert 2.5 < metrics.loop_lag_s_max < 3.1
+    assert 2.5 < lag.recent_s < 3.1
+    assert lag.counts[-1] == 1
+    page = parse(render(world.node))
+    assert page.value("tidelog_loop_stop_seconds_bucket", le="2.5") == sum(lag.counts) - 1
+    assert page.value("tidelog_loop_stop_seconds_count") == sum(lag.counts)
     await asyncio.sleep(120)
-    assert metrics.loop_lag_s_max < 0.1, "and fades"
+    assert lag.recent_s < 0.1, "it fades"
+    assert 2.9 < lag.worst_s < 3.1, "and is not forgotten"
