@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.runtime.loop import run as run_loop
 
     try:
-        return run_loop(_serve(config, os.path.abspath(config.log_dirs[0])))
+        return run_loop(_serve(config, ",".join(map(os.path.abspath, config.log_dirs))))
     except TidelogError as error:
         print(f"tidelog serve: {error}", file=sys.stderr)
         return 1

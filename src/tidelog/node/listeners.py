@@ -11,7 +11,7 @@ from tidelog.metadata.config import ConfigError
 AUTO = "auto"
 _SUPPORTED = ("PLAINTEXT",)
 _ENDPOINT = r"([A-Za-z0-9_.\-]+)://(\[[0-9a-fA-F:.%]*\]|[^:\[\]/]*):(-?\d{1,5})"
-_WILDCARDS = ("", "0.0.0.0", "::")
+WILDCARDS = ("", "0.0.0.0", "::")
 
 
 class Listener(NamedTuple):
@@ -24,7 +24,7 @@ class Listener(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        return self.host in _WILDCARDS
+        return self.host in WILDCARDS
 
 
 def address(host: str, port: int) -> str:

@@ -36,7 +36,7 @@ from tidelog.node.config import NodeConfig
 from tidelog.node.directories import Directories
 from tidelog.node.groups import Groups, GroupView
 from tidelog.node.limits import make_ledger, socket_options
-from tidelog.node.listeners import address
+from tidelog.node.listeners import WILDCARDS, address
 from tidelog.node.ports import Ports
 from tidelog.node.upkeep import Upkeep
 from tidelog.protocol.uuids import random_uuid
@@ -394,8 +394,9 @@ class Node:
 
 
 def _endpoint(listener: BrokerListener) -> Endpoint:
-    host, port = listener.advertised or (listener.host or "localhost", listener.port)
-    return Endpoint(listener.name, host, port)
+    """As registered: one that listens everywhere is at least reached from its own machine."""
+    host = "localhost" if listener.host in WILDCARDS else listener.host
+    return Endpoint(listener.name, *(listener.advertised or (host, listener.port)))
 
 
 def _log_failure(future: asyncio.Future[None]) -> None:
