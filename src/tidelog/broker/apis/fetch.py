@@ -30,6 +30,8 @@ from tidelog.replication.partition import Partition
 _Data = FetchResponse.PartitionData
 _READ_COMMITTED: Final = 1
 _LEAST_ROOM: Final = 64 * 1024
+_ANSWER_BYTES_MAX: Final = 8 << 20
+"""The loop reads this much in about a millisecond. A client may ask for more and is given it in several answers."""
 _log = logging.getLogger("tidelog.fetch")
 
 
@@ -93,7 +95,7 @@ class _Fetch:
 
     def _room(self) -> int:
         services = self._ctx.services
-        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"))
+        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"), _ANSWER_BYTES_MAX)
         # The fuller the node is of answers that nobody takes, the smaller they become.
         return min(room, max(services.ledger.answer_bytes.left // 2, _LEAST_ROOM))
 
