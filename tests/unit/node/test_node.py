@@ -419,3 +419,16 @@ def test_two_listeners_each_tell_their_own_address(tmp_path: Path) -> None:
         node.ports.release()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+def test_a_node_that_listens_everywhere_registers_a_name_that_can_be_dialled(tmp_path: Path, host: str) -> None:
+    async def scenario() -> None:
+        node = make(tmp_path, f"listeners=PLAINTEXT://{host}:0")
+        await node.start()
+        (endpoint,) = node.publisher.image.brokers[1].endpoints
+        assert (endpoint.host, endpoint.port) == ("localhost", node.listeners[0].port)
+        await node.stop()
+        node.ports.release()
+
+    run(scenario())
