@@ -26,6 +26,7 @@ _SIZE: Final = Struct(">i")
 _unpack_size: Final = _SIZE.unpack_from
 
 PIPELINED_REQUESTS_MAX: Final = 256
+SCARCE_REQUESTS_MAX: Final = 8
 ANSWER_BYTES_MAX: Final = 1 << 20
 """What may be answered and not yet handed to the transport: a fetch of a hundred bytes has an answer of megabytes."""
 _FIRST_PRIVATE_BYTES: Final = 64 * 1024
@@ -66,6 +67,7 @@ class Slot:
         maker that gives None fills the slot later."""
         if self._connection is not None:
             self.make = make
+            self._connection.deferred += 1
             self._connection.drain(())
 
     def drop(self) -> None:
@@ -85,16 +87,19 @@ class Connection(asyncio.BufferedProtocol):
         "_handle",
         "_is_closing",
         "_monotonic_s",
+        "_parked",
         "_private",
         "_reading_paused",
         "_ready",
         "_requests",
         "_slots",
         "_stalled",
+        "_turn",
         "_unsent_bytes",
         "_writing_paused",
         "again",
         "again_misses",
+        "deferred",
         "is_admitted",
         "last_active_s",
         "listener",
@@ -123,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = listener.handle_frame
         self._requests = listener.ledger.request_bytes
         self._answers = listener.ledger.answer_bytes
+        self._parked = listener.ledger.parked_bytes
+        self._turn = listener.ledger.turn
         self._stalled = (0, 0.0)
         self._buffers: Buffers = listener.buffers
         self._private: memoryview | None = None
@@ -130,6 +137,9 @@ class Connection(asyncio.BufferedProtocol):
         self._ready: list[Buffer] = []  # answered, next in order, and not yet handed to the transport
         self._slots: deque[Slot] = deque()  # behind those: what waits, and what is answered behind it
         self._unsent_bytes = 0
+        self.deferred = 0
+        """Answers that are made in their turn: until then nothing more is read, as Kafka reads nothing while it works
+        on a request."""
         self._is_closing = False
         self._reading_paused = False
         self._writing_paused = False
@@ -234,7 +244,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             answer = (answer,)
         else:
-            self._unsent_bytes += sum(map(len, answer))
+            size = sum(map(len, answer))
+            self._unsent_bytes += size
+            self._turn.spend(size)
             if not self._slots:
                 self._ready += answer
                 return
@@ -252,7 +264,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _is_full(self) -> bool:
         waiting = len(self._slots) + len(self._ready)
-        return waiting >= PIPELINED_REQUESTS_MAX or self._unsent_bytes >= ANSWER_BYTES_MAX
+        return waiting >= self._pipelined_max or self._unsent_bytes >= ANSWER_BYTES_MAX or self.deferred > 0
+
+    @property
+    def _pipelined_max(self) -> int:
+        """Fewer when all connections together keep many waiting."""
+        return SCARCE_REQUESTS_MAX if 2 * self._parked.used > self._parked.limit else PIPELINED_REQUESTS_MAX
 
     def _consume_private(self) -> None:
         private = self._private
@@ -261,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         if filled >= 4:
             (size,) = _SIZE.unpack_from(private, 0)
             if 0 <= size <= self.listener.frame_bytes_max and filled < size + 4:
-                if filled == len(private) and self._requests.is_full:
+                if filled == len(private) and self._requests.must_wait:
                     self._pause_reading()
                     self._requests.wait(self, self._maybe_resume)
                 return
@@ -355,14 +372,22 @@ class Connection(asyncio.BufferedProtocol):
         make = slot.make
         if make is None:
             return False
-        if self._answers.is_full:
+        if self._answers.must_wait:
             self._answers.wait(self, self._after_room)
             return False
-        slot.make = slot.on_drop = None
-        slot.answer = answer = make()
+        if self._turn.is_spent:
+            self._turn.wait(self, self._after_room)
+            return False
+        slot.make = None
+        self.deferred -= 1
+        answer = make()
         if answer is None:
             return False
-        self._unsent_bytes += sum(map(len, answer))
+        slot.answer = answer
+        slot.on_drop = None
+        size = sum(map(len, answer))
+        self._unsent_bytes += size
+        self._turn.spend(size)
         return True
 
     def _after_room(self) -> None:
@@ -381,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
     def answers_wait(self) -> bool:
         """An answer that is made now would lie about: others are before it, or the peer or the node has too many."""
         is_behind = bool(self._slots) and self._slots[0].answer is None
-        return is_behind or self._writing_paused or self._answers.is_full
+        return is_behind or self._writing_paused or self._answers.must_wait or self._turn.is_spent
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self.transport is not None:
@@ -396,9 +421,9 @@ class Connection(asyncio.BufferedProtocol):
         self._maybe_resume()
 
     def _maybe_resume(self) -> None:
-        if not self._reading_paused or self._writing_paused or self.transport is None:
+        if not self._reading_paused or self._writing_paused or self.transport is None or self._is_closing:
             return
-        if len(self._slots) >= PIPELINED_REQUESTS_MAX // 2 or self._is_full:
+        if len(self._slots) >= self._pipelined_max // 2 or self._is_full:
             return
         self._reading_paused = False
         self.transport.resume_reading()
@@ -431,6 +456,10 @@ class Connection(asyncio.BufferedProtocol):
         """The ledger's limit was reached, and nobody has held for longer."""
         self.listener.peer_log.warning("closing the connection from %s: no more room for its %s", self.peer_host, what)
         self.abort()
+        if (private := self._private) is not None:
+            # At once: others may take as much before the loop comes to tell that this connection is lost.
+            self._private = None
+            self._buffers.give(private)
 
     @property
     def is_idle(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tidelog.broker.ledger import REQUEST_BYTES_MAX, Ledger
 from tidelog.kernel.ports import SocketOptions
 from tidelog.node.config import NodeConfig
@@ -14,6 +16,7 @@ def make_ledger(config: NodeConfig, ports: Ports) -> Ledger:
         request_bytes = max(REQUEST_BYTES_MAX, config.get_int("socket.request.max.bytes"))
     return Ledger(
         ports.clock.monotonic_s,
+        lambda callback: asyncio.get_running_loop().call_soon(callback),
         request_bytes_max=request_bytes,
         answer_bytes_max=config.get_int("tidelog.queued.max.response.bytes"),
         connections_max=ports.connections_max,

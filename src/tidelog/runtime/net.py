@@ -13,6 +13,7 @@ from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import SocketOptions
 
 _WILDCARDS: Final = ("", "::", "[::]")
+UNSENT_BYTES_MAX: Final = 256 * 1024
 
 
 class OsListener:
@@ -51,6 +52,10 @@ class OsNet:
             for option, size in ((socket.SO_SNDBUF, options.send_bytes), (socket.SO_RCVBUF, options.receive_bytes)):
                 if size > 0:
                     bound.setsockopt(socket.SOL_SOCKET, option, size)
+            if (lowat := getattr(socket, "TCP_NOTSENT_LOWAT", None)) is not None:
+                # Peers that do not read would fill the system's buffers with megabytes each, and those have a bound for
+                # all connections together: then nobody's packets pass.
+                bound.setsockopt(socket.IPPROTO_TCP, lowat, UNSENT_BYTES_MAX)
             server = await loop.create_server(factory, sock=bound, backlog=options.backlog)
         except OSError as error:
             bound.close()

@@ -115,7 +115,7 @@ class World:
         self.buffers = WatchedBuffers()
         self.metrics = Metrics(self.clock.monotonic_s)
         self.config = LiveConfig(BrokerValues(dict(config or {})), 1)
-        self.ledger = Ledger(self.clock.monotonic_s, **limits)
+        self.ledger = Ledger(self.clock.monotonic_s, lambda callback: callback(), **limits)
         self.limits = ConnectionLimits(self.config, self.clock.monotonic_s, self.ledger.connections, "PLAINTEXT")
         self.peer_log = PeerLog(logging.getLogger("tidelog.connection"), self.clock.monotonic_s)
 

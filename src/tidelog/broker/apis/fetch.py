@@ -40,16 +40,12 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
     if isinstance(fetching, ErrorCode):
         return FetchResponse(error_code=fetching)
     fetch = _Fetch(request, fetching, ctx)
+    if ctx.connection.answers_wait:
+        return fetch.start_in_turn()
     try:
-        results = fetch.read()
+        return fetch.start() or fetch.park()
     except WouldBlock:
         return fetch.answer_cold()
-    is_done = fetch.is_enough(results) or request.max_wait_ms <= 0 or ctx.services.ledger.parked_bytes.is_full
-    if not is_done:
-        return fetch.park()
-    if ctx.connection.answers_wait:
-        return fetch.answer_in_turn()
-    return fetch.respond(results)
 
 
 class _Fetch:
@@ -175,15 +171,27 @@ class _Fetch:
 
     # waiting
 
+    def start(self) -> FetchResponse | None:
+        """The answer, if the request need not wait."""
+        results = self.read()
+        if self.is_enough(results) or self._request.max_wait_ms <= 0:
+            return self.respond(results)
+        # Who comes when too many wait is told what there is, as if its time were up.
+        return self.respond(results) if self._ctx.services.ledger.parked_bytes.is_full else None
+
     def park(self) -> Parked:
-        self._parked = self._hold()
+        parked = self._hold()
+        self._watch(parked)
+        return parked
+
+    def _watch(self, parked: Parked) -> None:
+        self._parked = parked
         self._deadline = self._ctx.services.deadlines.after(self._request.max_wait_ms / 1000, self._complete)
         for fetched in self._fetching.partitions:
             partition = self._find(fetched)
             if isinstance(partition, Partition):
                 partition.add_waiter(self._on_append)
                 self._watched.append(partition)
-        return self._parked
 
     def _hold(self) -> Parked:
         self._parked_bytes = PARKED_REQUEST_BYTES + PARKED_PARTITION_BYTES * len(self._fetching.partitions)
@@ -192,11 +200,24 @@ class _Fetch:
         parked.when_dropped(self._forget)
         return parked
 
-    def answer_in_turn(self) -> Parked:
-        """Others are before it, and may be for long: what was read is dropped, and read again when they have left."""
+    def start_in_turn(self) -> Parked:
+        """Others are before it, and may be for long: nothing is read until they have left, as in Kafka, which looks at
+        one request of a connection at a time."""
         parked = self._hold()
-        parked.answer_in_turn(partial(self._make, parked))
+        parked.answer_in_turn(partial(self._begin, parked))
         return parked
+
+    def _begin(self, parked: Parked) -> FetchResponse | None:
+        try:
+            response = self.start()
+        except WouldBlock:
+            self._make_cold(parked)
+            return None
+        if response is None:
+            self._watch(parked)
+        else:
+            self._release()
+        return response
 
     def answer_cold(self) -> Parked:
         """Bytes are not in memory. They are brought when all before it have left, not earlier: nobody may take them."""
