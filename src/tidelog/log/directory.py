@@ -14,7 +14,7 @@ from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Disk, File, Lock
 from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets, encode_offsets
 from tidelog.log.config import LogConfig
-from tidelog.log.errors import CorruptFileError
+from tidelog.log.errors import CorruptFileError, DirectoryMismatchError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
 from tidelog.log.names import DELETE_DIR, STRAY_DIR, parse_partition_dir, parted_dir, partition_dir
 from tidelog.log.partition_log import PartitionLog
@@ -109,7 +109,13 @@ class LogDirectory:
             return {}
 
     def format(self, meta: MetaProperties) -> None:
-        """Write down whose directory this is."""
+        """Write down whose directory this is. DirectoryMismatchError for one that has been in use: who owns it was
+        known once, and to guess would mix up two clusters."""
+        if self.found() or self._disk.is_dir(f"{self.path}/{METADATA_DIR}"):
+            raise DirectoryMismatchError(
+                f"{self.path}/{META_PROPERTIES} is missing, but the directory holds a log: restore the file "
+                "(version=1, cluster.id, node.id, directory.id)"
+            )
         self._disk.replace_file(f"{self.path}/{META_PROPERTIES}", meta.encode())
         self.meta = meta
 

@@ -96,6 +96,8 @@ class _Loader:
         self._open_segments(found)
         self.epochs_known = not is_new and self._load_epochs()
         end = self._find_end()
+        if self.one_at_a_time:
+            self._check_snapshots_reached(found[SNAPSHOT], end)
         if self.segments and end < log_start_offset:
             if self.clean:
                 last = self.segments[-1].log.path
@@ -174,6 +176,9 @@ class _Loader:
 
     def _find_end(self) -> int:
         if not self.segments:
+            if self.recovery_point and not self.one_at_a_time:
+                what = f"{self.directory} holds no .log file, but all up to offset {self.recovery_point} was synced"
+                raise DamagedLogError(f"{what}{_HINT}")
             return 0
         if self.clean:
             return self._find_clean_end(self.segments[-1])
@@ -273,6 +278,13 @@ class _Loader:
                 raise DamagedLogError(f"{segment.log.path} is damaged at byte {position} (offset {offset}){_HINT}")
             return None
         if offset >= self.recovery_point:
+            logger.warning(
+                "%s is cut at byte %d (offset %d), %d bytes behind it were not synced or are damaged",
+                segment.log.path,
+                position,
+                offset,
+                segment.size - position,
+            )
             return None
         _, header = next(scan_headers(segment.log, position, segment.size), (0, None))
         if header is None or header.base_offset != offset or not self._is_followed(segment, position, header, limit):
@@ -304,6 +316,12 @@ class _Loader:
             for path in segment.files():
                 self.disk.remove(path)
         self.segments = self.segments[: len(self.segments) - len(segments)]
+
+    def _check_snapshots_reached(self, snapshots: list[int], end: int) -> None:
+        """A snapshot of producers is written when all before it was synced, at a roll or at a clean stop."""
+        if snapshots and snapshots[-1] > max(end, self.recovery_point):
+            name = segment_name(snapshots[-1], SNAPSHOT)
+            raise DamagedLogError(f"{self.directory} ends before offset {end}, but {name} is there{_HINT}")
 
     # Epochs and producers
 

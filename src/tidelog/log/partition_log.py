@@ -20,7 +20,7 @@ from tidelog.log.errors import LogError
 from tidelog.log.following import check_batches
 from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.loading import load_log, replay_producers
-from tidelog.log.partition_metadata import read_topic_id, write_topic_id
+from tidelog.log.partition_metadata import is_same_topic, read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
 from tidelog.log.reading import Read, waiting
 from tidelog.log.recent import RecentPositions
@@ -137,13 +137,19 @@ class PartitionLog:
         self.topic_id = None if is_new else read_topic_id(self._disk, self.directory)
         if topic_id is None:
             return
-        if self.topic_id is None:
-            self._unsynced.add((write_topic_id(self._disk, self.directory, topic_id),), (self.directory,))
-            self.topic_id = topic_id
-        elif self.topic_id != topic_id:
+        if not is_same_topic(self.topic_id, topic_id):
             raise LogError(
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.directory} belongs to another topic of the same name"
             )
+        self.mend_topic_id(topic_id)
+
+    def mend_topic_id(self, topic_id: bytes) -> bool:
+        """Write the id down, for the first time or when the file was lost or damaged; whether that was needed."""
+        if self.topic_id == topic_id:
+            return False
+        self._unsynced.add((write_topic_id(self._disk, self.directory, topic_id),), (self.directory,))
+        self.topic_id = topic_id
+        return True
 
     def _load(
         self,

@@ -25,6 +25,15 @@ def decode_topic_id(data: bytes) -> bytes | None:
         return None
 
 
+def is_same_topic(found: bytes | None, topic_id: bytes) -> bool:
+    """Whether the id in the file can be this one. Nothing in the file tells a damaged id from another topic's, but ids
+    are random: two of them never differ in a single letter."""
+    if found is None or found == topic_id:
+        return True
+    letters = zip(uuid_to_text(found), uuid_to_text(topic_id), strict=True)
+    return sum(ours != theirs for ours, theirs in letters) == 1
+
+
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> File:
     """Not synced: the log's first flush does that, for the returned file and its directory."""
     path = f"{directory}/{PARTITION_METADATA}"

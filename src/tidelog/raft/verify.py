@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.kernel.errors import DiskError, ProtocolError, TidelogError
+from tidelog.log.names import PARTITION_METADATA
+from tidelog.log.partition_metadata import decode_topic_id
 from tidelog.log.verify.batches import BatchWalk
 from tidelog.log.verify.partition import Expectation, PartitionCheck
 from tidelog.log.verify.report import Files, Report, read_small
 from tidelog.protocol.batch import Record
 from tidelog.protocol.records_framing import decode_metadata_record
+from tidelog.protocol.uuids import METADATA_TOPIC_ID
 from tidelog.raft.quorum_state import decode_quorum_state
 from tidelog.raft.snapshots import SnapshotId, list_snapshots
 
@@ -27,6 +30,9 @@ def check_metadata_log(files: Files, directory: str, report: Report, clean: bool
     if check.first_offset > newest.end_offset:
         what = f"the log begins at offset {check.first_offset}, and no snapshot holds what was before"
         report.damage(directory, what)
+    topic_id = decode_topic_id(files.read_file(f"{directory}/{PARTITION_METADATA}") or b"")
+    if topic_id not in (None, METADATA_TOPIC_ID):
+        report.damage(f"{directory}/{PARTITION_METADATA}", "is not the metadata topic's id")
     for snapshot in snapshots:
         _check_snapshot(files, f"{directory}/{snapshot.file_name}", snapshot, report)
     _check_quorum_state(files, f"{directory}/{QUORUM_STATE}", report, max(check.latest_epoch, newest.epoch))

@@ -13,6 +13,7 @@ from random import Random
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.partition_metadata import is_same_topic
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode
@@ -84,9 +85,11 @@ class Partitions:
         directory.load(lambda topic: log_config(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms())
         for (name, index), log in sorted(directory.partitions.items()):
             topic = image.topics.get(name)
-            if topic is None or index not in topic.partitions or log.topic_id not in (None, topic.topic_id):
+            if topic is None or index not in topic.partitions or not is_same_topic(log.topic_id, topic.topic_id):
                 path = directory.set_aside(name, index, unique_hex=self._unique_hex())
                 _log.warning("%s-%d is not in the metadata: kept as %s", name, index, path)
+            elif log.mend_topic_id(topic.topic_id):
+                _log.warning("%s/partition.metadata was damaged: its topic id is written again", log.directory)
 
     def _unique_hex(self) -> str:
         return self._random.randbytes(16).hex()

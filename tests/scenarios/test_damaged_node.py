@@ -1,0 +1,158 @@
+"""A whole node, simulated, on a directory with one damaged file: it comes up with every topic and record, or it refuses
+to start with a sentence that names the file; and verify names the damage in either case (F12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+import pytest
+
+from tests.unit.log.helpers import tree
+from tests.unit.log.stopped import change
+from tidelog.client.errors import BrokerError
+from tidelog.client.fetching import fetch
+from tidelog.client.metadata import TopicPartition
+from tidelog.client.producing import produce_once
+from tidelog.client.topics import NewTopic, create_topics
+from tidelog.kernel.errors import TidelogError
+from tidelog.log.verify.directory import DirectoryCheck
+from tidelog.log.verify.report import Finding, Report
+from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records
+from tidelog.raft.verify import check_metadata_log
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.loop import run
+from tidelog.testing.simulation import SimulatedWorld
+
+TOPICS = ("a", "b")
+RECORDS = 20
+CONFIG = {"metadata.log.max.record.bytes.between.snapshots": "600"}
+
+
+@cache
+def left(how: str) -> SimDisk:
+    """The disk of a node that had two topics and was stopped, or killed, or killed with metadata snapshots."""
+
+    async def scenario() -> SimDisk:
+        world = SimulatedWorld(1, config=CONFIG if how == "snapshot" else None)
+        await world.start()
+        async with world.client("writer") as cluster:
+            for topic in TOPICS:
+                await create_topics(cluster, [NewTopic(name=topic, partitions=1)])
+            for number in range(RECORDS):
+                for topic in TOPICS:
+                    batch = build_batch([RecordInput(None, f"{topic} {number}".encode(), 1000 + number)])
+                    await produce_once(cluster, TopicPartition(topic, 0), bytes(batch), acks=-1)
+            await asyncio.sleep(150)  # until the recovery points are written
+        if how == "stopped":
+            await world.stop()
+        else:
+            world.kill()
+        return world.disk
+
+    return run(scenario())
+
+
+async def read_all(world: SimulatedWorld) -> dict[str, list[bytes] | str]:
+    found: dict[str, list[bytes] | str] = {}
+    async with world.client("reader") as cluster:
+        for topic in TOPICS:
+            values: list[bytes] = []
+            try:
+                while len(values) < RECORDS:
+                    data = (await fetch(cluster, TopicPartition(topic, 0), len(values))).records
+                    for position, header in iter_headers(data):
+                        batch = data[position : position + header.size]
+                        values += [record.value or b"" for record in iter_records(batch, header)]
+                    if not data:
+                        break
+                found[topic] = values
+            except BrokerError as error:
+                found[topic] = str(error)
+    return found
+
+
+def outcome(disk: SimDisk) -> tuple[str, dict[str, list[bytes] | str], list[str]]:
+    """("", what is read), or the sentence of a start that was refused; and the names in the directory afterwards."""
+
+    async def scenario() -> tuple[str, dict[str, list[bytes] | str], list[str]]:
+        world = SimulatedWorld(2)
+        world.disk = disk
+        try:
+            await world.start()
+        except TidelogError as error:
+            return str(error), {}, []
+        found = await read_all(world)
+        await world.stop()
+        return "", found, world.disk.list_dir("/data")
+
+    return run(scenario())
+
+
+def findings(disk: SimDisk) -> list[Finding]:
+    found: list[Finding] = []
+    DirectoryCheck(disk, "/data", Report(found.append), metadata=check_metadata_log).run()
+    return found
+
+
+def expected() -> dict[str, list[bytes]]:
+    return {topic: [f"{topic} {number}".encode() for number in range(RECORDS)] for topic in TOPICS}
+
+
+def flip(random: Random) -> Callable[[bytearray], object]:
+    def how(data: bytearray) -> None:
+        bit = random.randrange(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+
+    return how
+
+
+def cut(random: Random) -> Callable[[bytearray], object]:
+    return lambda data: data.__delitem__(slice(random.randrange(len(data)), None))
+
+
+METADATA = "/data/__cluster_metadata-0"
+
+
+def files(disk: SimDisk) -> list[str]:
+    """One of each kind; the logs of partitions have tests of their own."""
+    names = [path for path, content in sorted(tree(disk, "/data").items()) if content]
+    return [path for path in names if "/b-0/" not in path and not path.endswith("/.lock")]
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed", "snapshot"])
+def test_undamaged(how: str) -> None:
+    disk = left(how).crash(keep_page_cache=True)
+    assert [finding for finding in findings(disk) if finding.severity == "damage"] == []
+    assert outcome(disk)[:2] == ("", expected())
+
+
+@pytest.mark.parametrize("kind", ["flip", "cut", "missing"])
+@pytest.mark.parametrize("how", ["stopped", "killed", "snapshot"])
+def test_one_damage(how: str, kind: str) -> None:
+    for path in files(left(how).crash(keep_page_cache=True)):
+        for seed in range(1 if kind == "missing" else 3):
+            disk = left(how).crash(keep_page_cache=True)
+            random = Random(f"{path}-{seed}")
+            if kind == "missing":
+                disk.remove(path)
+            else:
+                change(disk, path, (flip if kind == "flip" else cut)(random))
+            told = findings(disk)
+            refusal, found, names = outcome(disk)
+            where = f"{kind} of {path}, {how}, seed {seed}"
+            if refusal:
+                assert "/data/" in refusal, where
+                assert told, where
+                continue
+            for topic, values in expected().items():
+                if found[topic] == values:
+                    continue
+                assert told, where
+                if path == f"{METADATA}/00000000000000000000.log" and how == "killed":
+                    # A crash may tear its last batch, so that one is cut; what it told of is kept, out of the way.
+                    assert any(name.startswith(f"{topic}-0.") and name.endswith("-stray") for name in names), where
+                else:
+                    assert "CORRUPT_MESSAGE" in str(found[topic]), f"{where}: {found[topic]!r}"
