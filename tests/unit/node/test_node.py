@@ -16,6 +16,7 @@ import pytest
 from tidelog.controller.decision import Decision
 from tidelog.kernel.errors import DirectoryLockedError, DiskError, ListenError, TidelogError
 from tidelog.log.config import LogConfig
+from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties
 from tidelog.metadata.image import NO_LEADER
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.config import load
@@ -255,6 +256,7 @@ def test_damaged_metadata_is_a_sentence_and_releases_the_directory(
     async def scenario(data: Path) -> None:
         directory = data / "__cluster_metadata-0"
         directory.mkdir()
+        (data / META_PROPERTIES).write_bytes(MetaProperties("cluster", 1, bytes(range(16))).encode())
         damage(directory)
         for _ in range(2):
             node = make(data)
