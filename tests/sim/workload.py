@@ -41,6 +41,7 @@ async def run_plan(seed: int, plan: Plan) -> History:
     world = SimulatedWorld(seed, net=plan.net(seed), config={**SMALL, **plan.config})
     world.disk.faults.cold_reads = Random(f"{seed}-cold").choice((0.0, 0.2, 0.9))
     history = History()
+    world.before_kill = history.note_deleted
     assert await world.start()
     await create_topic(world, plan.topic)
     reading = Reader(world, history, "reader")
@@ -129,7 +130,7 @@ async def power_cuts(world: SimulatedWorld) -> None:
     for _ in range(4):
         if world.random.random() < 0.7:
             world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 60)
-        world.disk.faults.sync_delay_s = world.random.choice([0.0, 0.002, 0.05])
+        world.disk.faults.sync_delay_s = world.random.choice([0.0, 0.002, 0.05, 0.3])
         await world.crash_or(0.05, 2.0)
         check_failure(world)
         world.kill(power_cut=world.random.random() < 0.8)
@@ -144,8 +145,19 @@ async def run_power_cuts(seed: int) -> History:
     """Synced mode: nothing that was acknowledged with acks=all, or read by anybody, is taken by a power cut."""
     # The reader sees what acks=1 wrote only when that is safe, too.
     producers = (Kind(acks=1), Kind(), Kind(idempotent=True), Kind(idempotent=True))
-    upkeep = {"log.flush.offset.checkpoint.interval.ms": "700"}
-    return await run_plan(seed, Plan(chaos=power_cuts, producers=producers, config=upkeep, power_cut=True))
+    upkeep = {"log.flush.offset.checkpoint.interval.ms": "700", "log.retention.check.interval.ms": "100"}
+    topic = {"retention.bytes": "1000", "internal.segment.bytes": "400", "file.delete.delay.ms": "100"}
+    return await run_plan(
+        seed,
+        Plan(
+            chaos=power_cuts,
+            producers=producers,
+            config=upkeep,
+            # In half of the runs segments go while others come.
+            topic=topic if seed % 2 else {},
+            power_cut=True,
+        ),
+    )
 
 
 # Slow disks

@@ -63,16 +63,18 @@ class Housekeeping:
         removed = 0
         for start in range(0, len(everything), _SLICE):
             now_ms = self._clock.wall_ms()
-            due: dict[Home, list[Partition]] = {}
+            due: dict[Home, dict[Partition, int]] = {}
             for partition in everything[start : start + _SLICE]:
                 if _is_due(partition, now_ms):
-                    due.setdefault(partition.home, []).append(partition)
-            for home, partitions in due.items():
+                    # As of now: the log goes on while the checkpoint is written.
+                    due.setdefault(partition.home, {})[partition] = partition.log.recovery_point
+            for home, recovery_points in due.items():
                 # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
                 # behind it, or the start would take what follows it for the far side of a lost tail.
                 # On a full disk they cannot be written, and retention is what makes room.
                 is_safe = await self._checkpoint(home)
-                removed += sum(_delete_old(partition, now_ms, one_by_one=not is_safe) for partition in partitions)
+                for partition, recovery_point in recovery_points.items():
+                    removed += _delete_old(partition, now_ms, recovery_point if is_safe else 0)
             await asyncio.sleep(0)
         return removed
 
@@ -103,11 +105,14 @@ def _is_due(partition: Partition, now_ms: int) -> bool:
     )
 
 
-def _delete_old(partition: Partition, now_ms: int, *, one_by_one: bool) -> int:
+def _delete_old(partition: Partition, now_ms: int, recovery_point: int) -> int:
+    """The recovery point is the one on disk. What lies behind it goes too, but a sync for each."""
     if partition.failure != ErrorCode.NONE:
         return 0
+    high_watermark = partition.high_watermark
     try:
-        return len(partition.log.delete_old_segments(now_ms, partition.high_watermark, one_by_one=one_by_one))
+        gone = len(partition.log.delete_old_segments(now_ms, min(high_watermark, recovery_point)))
+        return gone + len(partition.log.delete_old_segments(now_ms, high_watermark, one_by_one=True))
     except DiskError as error:
         _log.error("retention of %s-%d failed: %s", partition.topic, partition.index, error)
         partition.home.failed(error)

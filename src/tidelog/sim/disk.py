@@ -356,6 +356,11 @@ class SimDisk:
         self.check_readable(path)
         return sorted(self._directory(path).entries)
 
+    def names_of(self, path: str) -> list[str]:
+        """The names in a directory, for the harness: also of a machine that has stopped, none where there is none."""
+        node = self._find(path)
+        return sorted(node.entries) if isinstance(node, _Directory) else []
+
     def make_dirs(self, path: str) -> None:
         self.check_alive()
         directory = self._root

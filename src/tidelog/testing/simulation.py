@@ -14,7 +14,7 @@ tidelog.sim.loop.run(scenario(), seed)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -52,6 +52,8 @@ class SimulatedWorld:
         self.net = SimNet(self.loop, Random(f"{seed}-net"), net)
         self.disk = SimDisk(Random(f"{seed}-disk"), disk, wall_ms=self.clock.wall_ms)
         self.node: Node | None = None
+        self.before_kill: Callable[[SimDisk], None] = lambda disk: None
+        """For a look at the disk as the node left it."""
         self.starts = 0
         self.kills = 0
         self._config = {
@@ -134,6 +136,7 @@ class SimulatedWorld:
         """kill -9: nothing of the node runs on. What was written stays, unless the power goes with it."""
         assert self._process is not None
         self.kills += 1
+        self.before_kill(self.disk)
         self._process.kill()
         self._process = None
         self.node = None
