@@ -109,13 +109,17 @@ def batch(value: bytes) -> bytes:
 def serves(node: Broker, topic: str, rounds: int = 20) -> bool:
     """A client that comes now, connects, writes and reads: every request of it is answered."""
     with Wire(node.bootstrap_servers, timeout_s=30) as wire:
-        for number in range(rounds):
-            value = b"healthy %d" % number
-            assert produce(wire, topic, batch(value)) is ErrorCode.NONE
-            wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=number, partition_max_bytes=1 << 20)
-            named = FetchRequest.FetchTopic(topic=topic, partitions=[wanted])
-            fetched = wire.call(FetchRequest(max_wait_ms=30_000, min_bytes=1, topics=[named]), 11, FetchResponse)
-            assert value in bytes(fetched.responses[0].partitions[0].records or b"")
+        return still_serves(wire, topic, rounds)
+
+
+def still_serves(wire: Wire, topic: str, rounds: int = 20, first: int = 0) -> bool:
+    for number in range(first, first + rounds):
+        value = b"healthy %d" % number
+        assert produce(wire, topic, batch(value)) is ErrorCode.NONE
+        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=number, partition_max_bytes=1 << 20)
+        named = FetchRequest.FetchTopic(topic=topic, partitions=[wanted])
+        fetched = wire.call(FetchRequest(max_wait_ms=30_000, min_bytes=1, topics=[named]), 11, FetchResponse)
+        assert value in bytes(fetched.responses[0].partitions[0].records or b"")
     return True
 
 

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.hostile.node import MIB, NodeUnderAttack, attack, fill, serves, start_attack, wait_ready
+from tests.scenarios.hostile.node import (
+    MIB,
+    NodeUnderAttack,
+    attack,
+    fill,
+    serves,
+    start_attack,
+    still_serves,
+    wait_ready,
+)
+from tidelog.testing.wire import Wire
 
 ANSWER_BYTES = 16 * MIB
 REQUEST_BYTES = 100 * MIB
@@ -42,8 +52,8 @@ def test_ten_thousand_idle_connections() -> None:
             assert node.metric("kafka_server_socket_server_metrics_connection_count") == 10_000
             print(f"10,000 idle connections: {node.memory_bytes / MIB:.0f} MB, {before / MIB:.0f} MB without them")
             assert node.memory_bytes < 300 * MIB
-            with attack("idle", node, 2000) as more:
-                assert serves(node, node.create_topic())
+            with Wire(node.bootstrap_servers) as known, attack("idle", node, 2000) as more:
+                assert still_serves(known, topic, first=20), "who is connected already stays so"
                 assert more.ended() > 0, "there are no descriptors for so many"
         finally:
             for process in started:
