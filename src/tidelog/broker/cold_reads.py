@@ -11,16 +11,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.context import Parked, RequestContext
-from tidelog.kernel.errors import DiskError
-from tidelog.kernel.ports import Disk, File
-from tidelog.log.reading import Brought, Read, WouldBlock, waiting
+from tidelog.kernel.ports import Disk
+from tidelog.log.reading import Read, bring
 
 T = TypeVar("T")
 
 REQUEST_BYTES_MAX: Final = 1 << 20
 """The most that one cold request is given, but for a first batch that is larger."""
 _REQUESTS_MAX: Final = 16
-_TRIES_MAX: Final = 1000
 
 
 class ColdReads:
@@ -57,26 +55,8 @@ class ColdReads:
 
     async def run(self, action: Callable[[Read], T]) -> T:
         """What the action gives once all that it reads is there."""
-        brought = Brought()
-        for _ in range(_TRIES_MAX):
-            try:
-                return action(brought)
-            except WouldBlock as missing:
-                keep = brought.expect(missing)
-                self.reads += 1
-                try:
-                    data = await self._disk.read_later(missing.file, missing.position, missing.length)
-                except DiskError as error:
-                    return action(_failing(error))
-                self.read_bytes += len(data)
-                keep(data)
-        return action(waiting)
+        return await bring(self._disk, action, self._note)
 
-
-def _failing(error: DiskError) -> Read:
-    """The action hears of the error where it reads, as if it had waited itself."""
-
-    def read(file: File, position: int, length: int) -> bytes:
-        raise error
-
-    return read
+    def _note(self, size: int) -> None:
+        self.reads += 1
+        self.read_bytes += size

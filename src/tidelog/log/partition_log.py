@@ -515,6 +515,13 @@ class PartitionLog:
         self.leader_epochs.truncate_from_start(offset)
         return True
 
+    def load_times(self, now_ms: int, read: Read) -> None:
+        """Look into the segments whose time expired_segments asks for: most were never looked into since the start."""
+        for segment in self._segments:
+            segment.load_max_timestamp(read)
+            if now_ms - segment.max_timestamp <= self.config.retention_ms:
+                return
+
     def expired_segments(self, now_ms: int, high_watermark: int) -> list[tuple[Segment, Reason]]:
         """What delete_old_segments would take away, and why."""
         return expired(

@@ -8,13 +8,15 @@ have changed meanwhile, so nothing of the first try is kept. Starting, stopping 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from tidelog.kernel.errors import TidelogError
-from tidelog.kernel.ports import File
+from tidelog.kernel.errors import DiskError, TidelogError
+from tidelog.kernel.ports import Disk, File
 
+T = TypeVar("T")
 Read: TypeAlias = Callable[[File, int, int], bytes | memoryview]
 """(file, position, length): so many bytes, fewer at the end of the file."""
+_TRIES_MAX: Final = 1000
 
 
 class WouldBlock(TidelogError):
@@ -72,3 +74,30 @@ class Brought:
             if is_whole and piece.truncations == file.truncations:
                 return memoryview(piece.data)[start : start + length]
         return at_once(file, position, length)
+
+
+async def bring(disk: Disk, action: Callable[[Read], T], note: Callable[[int], None] = lambda size: None) -> T:
+    """What the action gives once all that it reads is there; it begins again each time that bytes have come. `note` is
+    told how many."""
+    brought = Brought()
+    for _ in range(_TRIES_MAX):
+        try:
+            return action(brought)
+        except WouldBlock as missing:
+            keep = brought.expect(missing)
+            try:
+                data = await disk.read_later(missing.file, missing.position, missing.length)
+            except DiskError as error:
+                return action(_failing(error))
+            note(len(data))
+            keep(data)
+    return action(waiting)
+
+
+def _failing(error: DiskError) -> Read:
+    """The action hears of the error where it reads, as if it had waited itself."""
+
+    def read(file: File, position: int, length: int) -> bytes:
+        raise error
+
+    return read

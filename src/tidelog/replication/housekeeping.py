@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock, Disk
+from tidelog.log.reading import WouldBlock, at_once, bring
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.home import Home
 from tidelog.replication.partition import Partition
@@ -65,6 +67,7 @@ class Housekeeping:
             now_ms = self._clock.wall_ms()
             due: dict[Home, dict[Partition, int]] = {}
             for partition in everything[start : start + _SLICE]:
+                await self._load_times(partition, now_ms)
                 if _is_due(partition, now_ms):
                     # As of now: the log goes on while the checkpoint is written.
                     due.setdefault(partition.home, {})[partition] = partition.log.recovery_point
@@ -77,6 +80,21 @@ class Housekeeping:
                     removed += _delete_old(partition, now_ms, recovery_point if is_safe else 0)
             await asyncio.sleep(0)
         return removed
+
+    async def _load_times(self, partition: Partition, now_ms: int) -> None:
+        """What retention asks may not be in memory: then it is read beside the loop."""
+        log = partition.log
+        if partition.failure != ErrorCode.NONE or log.config.retention_ms < 0:
+            return
+        try:
+            log.load_times(now_ms, at_once)
+        except WouldBlock:
+            try:
+                await bring(self._disk, partial(log.load_times, now_ms))
+            except DiskError as error:
+                partition.home.failed(error)
+        except DiskError as error:
+            partition.home.failed(error)
 
     async def remove_due_files(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -22,7 +22,7 @@ from tidelog.replication.housekeeping import Housekeeping
 from tidelog.replication.log_config import log_config
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
-from tidelog.sim.disk import DiskFaults, SimDisk
+from tidelog.sim.disk import DiskFaults, SimDisk, SimFile
 from tidelog.sim.loop import run
 
 VALUES = load(None, {}, ["node.id=1"]).values
@@ -292,6 +292,31 @@ def test_retention_takes_old_segments_and_writes_the_recovery_points_first(world
     first = next(n for n, line in enumerate(trace) if ".log.deleted" in line)
     assert checkpoint < first
     assert b"t 0 4" in (world.disk.read_file("data/recovery-point-offset-checkpoint") or b"")
+
+
+def test_retention_does_not_wait_on_the_loop_for_times_that_are_not_in_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create("t")
+    world.apply(
+        r.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1000"),
+        r.ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="1048576"),
+    )
+    for _ in range(3):
+        append(world.partition("t"), bytes(700_000))
+    world.restart()
+    world.clock.now_ms += 5_000
+    world.disk.faults.cold_reads = 1.0
+    waited: list[str] = []
+    read = SimFile.read
+
+    def watched(self: SimFile, position: int, length: int) -> bytes:
+        waited.append(self.path)
+        return read(self, position, length)
+
+    monkeypatch.setattr(SimFile, "read", watched)
+    assert run(world.housekeeping.apply_retention()) == 3
+    assert waited == []
 
 
 def test_retention_with_nothing_to_do_writes_nothing(world: World) -> None:
