@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from bench.catalogue import chosen
 from bench.lab import Lab
 from bench.node import Bench, Settings
 from bench.results import read
-from bench.row import Figures, Run
+from bench.row import Figures, Run, key_of
 from tidelog.protocol.frame import encode_response
 from tidelog.protocol.messages.fetch import FetchResponse
 from tidelog.protocol.messages.produce import ProduceResponse
@@ -98,14 +99,19 @@ def test_the_floor_is_measured(lab: Lab) -> None:
 def test_a_side_that_fails_is_named_and_the_others_go_on(lab: Lab) -> None:
     (row,) = chosen("floor")
 
+    asked: Counter[str] = Counter()
+
     def measure(run: Run) -> Figures:
+        asked[key_of(run.side.label, run.point)] += 1
         if run.side.node == "uvloop":
             raise RuntimeError("on purpose")
         return row.measure(run)
 
-    found = Bench(lab, TINY).measure(replace(row, measure=measure))
-    assert sorted(found["cells"]) == ["system calls @ file to socket", "system calls @ socket to file"]
+    found = Bench(lab, replace(TINY, runs=2)).measure(replace(row, measure=measure))
+    kept, failed = ("system calls @ file to socket", "system calls @ socket to file"), tuple(found["errors"])
+    assert {key: len(runs) for key, runs in found["cells"].items()} == dict.fromkeys(kept, 2)
     assert set(found["errors"].values()) == {"RuntimeError: on purpose"}
+    assert asked == dict.fromkeys(kept, 3) | dict.fromkeys(failed, 1)
 
 
 def test_the_command_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
