@@ -20,8 +20,6 @@ from tidelog.kernel.ports import Buffer
 if TYPE_CHECKING:
     from tidelog.broker.listener import BrokerListener
 
-TURN_BYTES_MAX: Final = 1 << 20
-"""What a connection sends in one turn of the loop before its next answer waits for another."""
 _SIZE: Final = Struct(">i")
 _unpack_size: Final = _SIZE.unpack_from
 
@@ -339,7 +337,6 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         """Hand the transport what is next in order, unless the peer has yet to take what it was given before."""
         slots = self._slots
-        sent = 0
         while not self._writing_paused and (transport := self.transport) is not None and not transport.is_closing():
             while slots and (answer := slots[0].answer) is not None:
                 slots.popleft()
@@ -347,21 +344,12 @@ class Connection(asyncio.BufferedProtocol):
             ready = self._ready
             if ready:
                 self._ready = []
-                if slots:
-                    size = sum(map(len, ready))
-                    self._unsent_bytes -= size
-                    sent += size
-                else:
-                    self._unsent_bytes = 0
+                self._unsent_bytes = self._unsent_bytes - sum(map(len, ready)) if slots else 0
                 if len(ready) == 1:
                     transport.write(ready[0])
                 else:
                     transport.writelines(ready)
                 if not slots:
-                    return
-                if sent >= TURN_BYTES_MAX and slots[0].make is not None:
-                    # The next are made and sent when others have had their turn of the loop.
-                    asyncio.get_running_loop().call_soon(self._after_room)
                     return
             elif not slots or not self._make_next():
                 return

@@ -410,25 +410,3 @@ async def test_an_answer_is_no_larger_than_the_loop_reads_in_a_moment(world: Sim
         peer.produce_batch("t", batch, partition=index)
     answer = await peer.call(fetch("t", *([0] * 12)), 11, FetchResponse)
     assert [len(batches(data)) for data in partitions_of(answer)] == [1] * 8 + [0] * 4
-
-
-@on_node
-async def test_many_fetches_that_complete_at_once_take_turns_with_the_rest_of_the_loop(
-    world: SimulatedWorld, peer: Peer
-) -> None:
-    await peer.create_topic("t", 2)
-    assert world.node is not None
-    other = Peer(world.node)
-    for _ in range(2):
-        other.produce_batch("t", bytes(build_batch([RecordInput(None, bytes(1_000_000), 1)])), partition=1)
-    peer.send(fetch("t", 0, 2, max_wait_ms=5000), 11)
-    for _ in range(6):
-        peer.send(fetch("t", 0, 0), 11)
-    other.produce("t", b"wakes the first", partition=0)
-    sizes: list[int] = []
-    while len(peer.transport.written) < 7:
-        before = sum(map(len, peer.transport.written))
-        await asyncio.sleep(0)
-        sizes.append(sum(map(len, peer.transport.written)) - before)
-        assert len(sizes) < 50
-    assert max(sizes) < 4_100_000 and sum(sizes) > 12_000_000
