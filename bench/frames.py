@@ -19,6 +19,7 @@ BATCH_BYTES = 16_384
 """The Java producer's batch.size."""
 FETCH_BYTES = 1 << 20
 """The Java consumer's max.partition.fetch.bytes."""
+VARIANTS = 16
 
 
 class Frames(NamedTuple):
@@ -28,28 +29,32 @@ class Frames(NamedTuple):
     records_each: int = 1
 
 
-def _values(size: int, count: int) -> list[RecordInput]:
-    letters = random.Random(7)
-    now_ms = time.time_ns() // 1_000_000
+def _values(size: int, count: int, variant: int) -> list[RecordInput]:
+    letters = random.Random(variant)
+    now_ms = time.time_ns() // 1_000_000 + variant
     return [RecordInput(None, bytes(letters.choices(range(65, 91), k=size)), now_ms) for _ in range(count)]
 
 
-def batch_of(size: int, count: int = 0) -> tuple[bytes, int]:
-    """A batch of `count` records, as many as the Java producer would put into one when that is 0; and their number."""
+def batch_of(size: int, count: int = 0, variant: int = 0) -> tuple[bytes, int]:
+    """A batch of `count` records, as many as the Java producer would put into one when that is 0; and their number.
+
+    Variants differ in every value, the times and the checksum, not in size."""
     if count:
-        return bytes(build_batch(_values(size, count))), count
-    values = _values(size, max(1, BATCH_BYTES // size))
+        return bytes(build_batch(_values(size, count, variant))), count
+    values = _values(size, max(1, BATCH_BYTES // size), variant)
     while len(batch := build_batch(values)) > BATCH_BYTES and len(values) > 1:
         values.pop()
     return bytes(batch), len(values)
 
 
 def produce(topic_id: bytes, partitions: Iterable[int], size: int, *, count: int = 0, acks: int = 1) -> Frames:
-    """A frame per partition, each with one batch."""
-    batch, records = batch_of(size, count)
-    data = b"".join(_produce(topic_id, partition, batch, acks) for partition in partitions)
+    """A frame per partition, each with one batch; then once more with other records, several times: no broker shall
+    profit from being sent the same bytes again, which no client does."""
+    partitions = list(partitions)
+    variants = [batch_of(size, count, variant) for variant in range(VARIANTS if len(partitions) <= 10 else 1)]
+    data = b"".join(_produce(topic_id, index, batch, acks) for batch, _ in variants for index in partitions)
     # correlation id, tags | topics, id, partitions, index | error
-    return Frames(data, 4 + 1 + 1 + 16 + 1 + 4, records)
+    return Frames(data, 4 + 1 + 1 + 16 + 1 + 4, variants[0][1])
 
 
 def _produce(topic_id: bytes, partition: int, batch: bytes, acks: int) -> bytes:

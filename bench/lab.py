@@ -77,7 +77,7 @@ class Lab:
             return
         with Topic(self, broker) as topic:
             for made in (frames.produce(topic.id, (0,), 100, count=1), frames.fetch(topic.id, 100, 1, 1)):
-                replay(broker.address, made, connections=50, start=0, step=0, seconds=self.warm_s / 2)
+                replay(broker.address, made, connections=50, seconds=self.warm_s / 2)
 
     def _start(self, name: str) -> Broker:
         directory = self.home / f"{name}-{next(self._numbers)}"

@@ -1,11 +1,12 @@
 /*
- * A load generator that knows no protocol: it sends ready-made frames over many connections, keeps a given number of them
+ * A load generator that knows next to no protocol: it sends ready-made frames over many connections, keeps a given number of them
  * in flight on each, and takes the time until each answer (four bytes of size, then that many bytes) is whole.
  *
  *   replay PORT FRAMES CONNECTIONS DEPTH START STEP SECONDS REQUESTS CHECK
  *
  * FRAMES is a file of frames with their sizes in front. Connection c begins with frame c * START and moves on by STEP
- * frames after each request. It ends after SECONDS or REQUESTS, whichever comes first, when the answers to all that was
+ * frames after each request. The four bytes after API key and version, the correlation id, are counted up from request
+ * to request and must come back first in the answer: that much every protocol of this family has in common. It ends after SECONDS or REQUESTS, whichever comes first, when the answers to all that was
  * sent are in. CHECK is the position of a 16-bit error code within an answer (without its size), -1 for none.
  * It prints one line of JSON. One thread, epoll, loopback only, and an alarm in case the broker never answers.
  */
@@ -32,8 +33,10 @@
 #define SUB_BITS 7 /* 128 steps per power of two: latencies are exact to 0.8 % */
 #define BUCKETS (64 << SUB_BITS)
 
+#define ID_AT 8 /* size, API key, version */
+
 typedef struct {
-    const uint8_t *at;
+    uint8_t *at;
     size_t size;
 } Frame;
 
@@ -42,9 +45,11 @@ typedef struct {
     int in_flight; /* requests that were begun and not answered */
     int oldest; /* index in sent_ns of the oldest one */
     uint64_t sent_ns[DEPTH_MAX];
+    uint32_t ids[DEPTH_MAX];
     long frame; /* the next one to send */
     size_t written; /* bytes of a frame that is not out yet; 0 when none is */
     const Frame *writing;
+    uint32_t id; /* of that frame */
     size_t kept; /* bytes of the answer, its size included */
     size_t size; /* of the answer and its size; 0 until known */
     uint8_t head[HEAD_BYTES];
@@ -105,6 +110,7 @@ static void load_frames(const char *path) {
         uint32_t size;
         memcpy(&size, all + at, 4);
         frames = realloc(frames, sizeof(Frame) * (size_t)(frame_count + 1));
+        if (ntohl(size) < 8) die("a frame without a header");
         frames[frame_count++] = (Frame){all + at, ntohl(size) + 4u};
         at += ntohl(size) + 4u;
     }
@@ -123,10 +129,14 @@ static void write_some(Connection *c) {
             if (c->in_flight >= depth || sent >= requests_max || now_ns() >= stop_ns) break;
             c->writing = &frames[c->frame];
             c->frame = (c->frame + step) % frame_count;
-            c->sent_ns[(c->oldest + c->in_flight) % DEPTH_MAX] = now_ns();
+            int place = (c->oldest + c->in_flight) % DEPTH_MAX;
+            c->id = c->ids[place] = htonl((uint32_t)sent & 0x7fffffff);
+            c->sent_ns[place] = now_ns();
             c->in_flight++;
             sent++;
         }
+        /* Connections share the frames: another one may have left its id there. */
+        if (c->written < ID_AT + 4) memcpy(c->writing->at + ID_AT, &c->id, 4);
         ssize_t done = write(c->fd, c->writing->at + c->written, c->writing->size - c->written);
         if (done < 0) {
             if (errno != EAGAIN) die("write");
@@ -146,6 +156,7 @@ static void write_some(Connection *c) {
 static void finish(Connection *c, uint64_t now) {
     uint64_t took = now - c->sent_ns[c->oldest];
     if (c->in_flight == 0) die("an answer to nothing");
+    if (c->size < 8 || memcmp(c->head + 4, &c->ids[c->oldest], 4)) die("the answer to another request");
     c->oldest = (c->oldest + 1) % DEPTH_MAX;
     c->in_flight--;
     answered++;

@@ -19,7 +19,8 @@ class Connection:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.frame = frame
-        self.sent_ns: list[int] = []
+        self.under_way: list[tuple[int, bytes]] = []
+        """When each request was sent, and its correlation id."""
         self.received = bytearray()
 
 
@@ -31,12 +32,15 @@ class Replay:
         self.took_ns: list[int] = []
 
     def send(self, connection: Connection) -> None:
-        while len(connection.sent_ns) < self.depth and self.sent < self.requests and time.monotonic_ns() < self.stop_ns:
+        while (
+            len(connection.under_way) < self.depth and self.sent < self.requests and time.monotonic_ns() < self.stop_ns
+        ):
             frame = self.frames[connection.frame]
             connection.frame = (connection.frame + self.step) % len(self.frames)
-            connection.sent_ns.append(time.monotonic_ns())
+            correlation_id = self.sent.to_bytes(4, "big")
+            connection.under_way.append((time.monotonic_ns(), correlation_id))
             self.sent += 1
-            connection.socket.sendall(frame)
+            connection.socket.sendall(b"".join((frame[:8], correlation_id, frame[12:])))
             self.bytes_out += len(frame)
 
     def receive(self, connection: Connection) -> None:
@@ -47,7 +51,10 @@ class Replay:
         received = connection.received
         received += data
         while len(received) >= 4 and len(received) >= (size := 4 + int.from_bytes(received[:4], "big")):
-            self.took_ns.append(time.monotonic_ns() - connection.sent_ns.pop(0))
+            sent_ns, correlation_id = connection.under_way.pop(0)
+            if received[4:8] != correlation_id:
+                sys.exit("the answer to another request")
+            self.took_ns.append(time.monotonic_ns() - sent_ns)
             if self.check >= 0 and (error := int.from_bytes(received[4 + self.check : 6 + self.check], "big")):
                 self.errors += 1
                 self.first_error = self.first_error or error

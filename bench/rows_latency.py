@@ -33,7 +33,7 @@ def _requests(run: Run, acks: int = 1) -> Figures:
     os.sync()
     meter = Meter(broker.pid)
     connections = int(run.point or 1)
-    found = replay(broker.address, made, connections=connections, start=1, step=0, seconds=run.seconds)
+    found = replay(broker.address, made, connections=connections, start=1, step=topic.partitions, seconds=run.seconds)
     requests = found["requests"]
     figures = meter.figures(seconds=found["seconds"], records=requests, data_bytes=requests * 100)
     return figures | client_figures(found)
