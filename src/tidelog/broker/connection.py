@@ -219,7 +219,10 @@ class Connection(asyncio.BufferedProtocol):
                 break
             position = stop
             answer = handle(self, buffer[start:stop])
-            if answer is not None:
+            if isinstance(answer, bytes) and not self._slots:  # by far the most
+                self._unsent_bytes += len(answer)
+                self._ready.append(answer)
+            elif answer is not None:
                 self._place(answer)
             if self._is_closing:
                 return end  # what follows is not looked at
@@ -236,18 +239,13 @@ class Connection(asyncio.BufferedProtocol):
     def _place(self, answer: Answer) -> None:
         """An answer that is there takes its place: a slot only behind one that waits."""
         if isinstance(answer, bytes):
-            self._unsent_bytes += len(answer)
-            if not self._slots:
-                self._ready.append(answer)
-                return
             answer = (answer,)
-        else:
-            size = sum(map(len, answer))
-            self._unsent_bytes += size
-            self._turn.spend(size)
-            if not self._slots:
-                self._ready += answer
-                return
+        size = sum(map(len, answer))
+        self._unsent_bytes += size
+        self._turn.spend(size)
+        if not self._slots:
+            self._ready += answer
+            return
         slot = Slot(self)
         slot.answer = answer
         self._slots.append(slot)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.context import RequestContext
+from tidelog.broker.metrics import TopicCounters
 from tidelog.broker.produce_answers import Committing, refuse
 from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
@@ -54,18 +55,25 @@ def learn(request: ProduceRequest, ctx: RequestContext) -> ProduceAgain | None:
 class ProduceAgain:
     __slots__ = (
         "_acks",
+        "_api",
         "_around",
-        "_context",
+        "_client_id",
+        "_counters",
         "_head",
+        "_monotonic_s",
         "_pack",
+        "_partition",
         "_partitions",
         "_pieces",
         "_prefix",
         "_records_at",
+        "_services",
         "_timeout_ms",
         "_topic",
         "_topic_id",
         "_unpack",
+        "_version",
+        "_wall_ms",
     )
 
     def __init__(self, request: ProduceRequest, ctx: RequestContext) -> None:
@@ -74,7 +82,15 @@ class ProduceAgain:
         self._timeout_ms = request.timeout_ms
         self._topic = topic.name
         self._topic_id = topic.topic_id if ctx.version >= _BY_ID_FROM else None
-        self._context = (ctx.services, ctx.api, ctx.version, ctx.client_id)
+        self._services = ctx.services
+        self._api = ctx.api
+        self._version = ctx.version
+        self._client_id = ctx.client_id
+        self._wall_ms = ctx.services.clock.wall_ms
+        self._monotonic_s = ctx.services.clock.monotonic_s
+        # The last one, with its topic's counters: a topic of the same name, made anew, has others.
+        self._partition: Partition | None = None
+        self._counters = TopicCounters()
         self._partitions = ctx.services.partitions
         empty = ProduceRequest(
             acks=request.acks,
@@ -124,18 +140,20 @@ class ProduceAgain:
             partition = self._partitions.get_by_id(self._topic_id, index)
         if partition is None:
             return False
-        services, api = self._context[:2]
-        now_ms = services.clock.wall_ms()
-        config = partition.log.config
+        now_ms = self._wall_ms()
+        log = partition.log
         records = frame[at : at + size]
-        header = plain_header(records, config, now_ms)
-        if header is None or config.min_insync_replicas > 1:
+        header = plain_header(records, log.config, now_ms)
+        if header is None or log.config.min_insync_replicas > 1:
             return False
-        counters = services.metrics.topic(partition.topic)
+        if partition is not self._partition:
+            self._partition = partition
+            self._counters = self._services.metrics.topic(log.topic)
         try:
             result = partition.append(records, header, now_ms)
         except (LogError, DiskError) as error:
             return self._refuse(error, partition, connection, correlation_id)
+        counters = self._counters
         counters.produces += 1
         counters.messages_in += header.record_count
         counters.bytes_in += size
@@ -143,12 +161,14 @@ class ProduceAgain:
         if acks == -1 and partition.high_watermark <= result.last_offset:
             self._park(result, partition, connection, correlation_id)
             return None
-        services.metrics.answered(api, connection.received_s)
+        api = self._api
+        api.count += 1
+        api.seconds += self._monotonic_s() - connection.received_s
         if acks == 0:
             return None
         start, topic, code, time, rest = self._pieces
         return self._pack(
-            start, correlation_id, topic, index, code, result.base_offset, time, partition.log_start_offset, rest
+            start, correlation_id, topic, index, code, result.base_offset, time, log.log_start_offset, rest
         )
 
     def _other_size(self, frame: memoryview) -> tuple[int, int]:
@@ -189,5 +209,12 @@ class ProduceAgain:
         return ProduceResponse(responses=[topic])
 
     def _make_context(self, connection: Connection, correlation_id: int) -> RequestContext:
-        services, api, version, client_id = self._context
-        return RequestContext(services, connection, api, version, correlation_id, client_id, connection.received_s)
+        return RequestContext(
+            self._services,
+            connection,
+            self._api,
+            self._version,
+            correlation_id,
+            self._client_id,
+            connection.received_s,
+        )

@@ -25,15 +25,16 @@ from tidelog.log.producers import ProducerStates
 from tidelog.log.reading import Read, waiting
 from tidelog.log.recent import RecentPositions
 from tidelog.log.retention import Reason, Removal, expired
-from tidelog.log.segment import Segment
+from tidelog.log.segment import NOT_CALM, Segment
 from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from tidelog.log.transactions import PastTransactions, coordinator_epoch_of
 from tidelog.log.unsynced import FlushRound, Unsynced
 from tidelog.protocol.batch import CONTROL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
 
-_OFFSET: Final = Struct(">q")
-_EPOCH: Final = Struct(">i")
+_pack_offset: Final = Struct(">q").pack_into
+_pack_epoch: Final = Struct(">i").pack_into
+_new_tuple: Final = tuple.__new__
 _LENGTH: Final = Struct(">i")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _DAMAGE_TOLD_MAX: Final = 1000
@@ -217,11 +218,20 @@ class PartitionLog:
         last_offset = base_offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         active = self._active
-        if active.size and self._should_roll(active, size, last_offset, max_timestamp, now_ms):
-            active = self.roll(now_ms)
-        _OFFSET.pack_into(batch, 0, base_offset)
-        _EPOCH.pack_into(batch, 12, leader_epoch)
-        position = active.append(batch, size, last_offset, max_timestamp, self.config.index_interval_bytes)
+        config = self.config
+        if (
+            active.size + size > config.segment_bytes
+            or max_timestamp > active.calm_until
+            or config is not active.calm_config
+            or last_offset - active.base_offset > _RELATIVE_OFFSET_MAX
+        ) and active.size:
+            if self._should_roll(active, size, last_offset, max_timestamp, now_ms):
+                active = self.roll(now_ms)
+            else:
+                self._note_calm(active)
+        _pack_offset(batch, 0, base_offset)
+        _pack_epoch(batch, 12, leader_epoch)
+        position = active.append(batch, size, last_offset, max_timestamp, config.index_interval_bytes)
         self._recent.note(base_offset, position)
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
@@ -231,7 +241,7 @@ class PartitionLog:
                 self._note_marker(batch, header)
             else:
                 self.producers.appended(header, base_offset, last_offset)
-        return AppendResult(base_offset, last_offset, max_timestamp)
+        return _new_tuple(AppendResult, (base_offset, last_offset, max_timestamp, False))
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
         """Batches as the leader wrote them. All are looked at before the first is written; None when there is none."""
@@ -284,6 +294,12 @@ class PartitionLog:
             or active.time_index_entries >= config.segment_index_bytes // 12 - 1
             or self._waited_ms(active, max_timestamp, now_ms) > config.segment_ms - self._jitter_ms(active)
         )
+
+    def _note_calm(self, active: Segment) -> None:
+        """Until when, by the timestamps of batches, time and the indexes are no reason to roll."""
+        first = active.first_timestamp()
+        active.calm_until = first + self.config.segment_ms - self._jitter_ms(active) if first >= 0 else NOT_CALM
+        active.calm_config = self.config
 
     def _waited_ms(self, active: Segment, timestamp: int, now_ms: int) -> int:
         first = active.first_timestamp()

@@ -18,6 +18,7 @@ from tidelog.protocol.errors import ErrorCode
 
 BATCHES_KEPT: Final = 5
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+_new_tuple: Final = tuple.__new__
 
 
 class ProducerBatch(NamedTuple):
@@ -99,10 +100,11 @@ class ProducerStates:
         first = header.base_sequence
         last = (first + last_offset - base_offset) & _SEQUENCE_MASK
         batches = state.batches
-        batches.append(ProducerBatch(first, last, base_offset, last_offset, header.max_timestamp))
+        timestamp = header.max_timestamp
+        batches.append(_new_tuple(ProducerBatch, (first, last, base_offset, last_offset, timestamp)))
         if len(batches) > BATCHES_KEPT:
             del batches[0]
-        state.last_timestamp = header.max_timestamp
+        state.last_timestamp = timestamp
         if header.attributes & TRANSACTIONAL and state.current_txn_first_offset < 0:
             state.current_txn_first_offset = base_offset
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk, File
+from tidelog.log.config import LogConfig
 from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError
 from tidelog.log.index import OffsetIndex, TimeIndex
@@ -23,6 +24,8 @@ T = TypeVar("T")
 # An index that is built for a reader need not have the topic's own density to be right.
 _REBUILD_INTERVAL: Final = 4096
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+NOT_CALM: Final = -(2**63) - 1
+"""Earlier than any timestamp: whether to roll must be asked in full."""
 
 
 class Segment:
@@ -34,6 +37,8 @@ class Segment:
         "_max_timestamp",
         "_max_timestamp_offset",
         "base_offset",
+        "calm_config",
+        "calm_until",
         "checked",
         "created_ms",
         "damaged",
@@ -61,6 +66,9 @@ class Segment:
         self.time_index = TimeIndex(disk, self._path(TIME_INDEX), base_offset, new=new)
         self.index_entries = 0
         self.time_index_entries = 0
+        # What the log has found out of when to roll, so that it need not at each append.
+        self.calm_until = NOT_CALM
+        self.calm_config: LogConfig | None = None
         self._bytes_since_index = 0
         # None until asked for: most segments of most logs are opened and never looked into.
         self._max_timestamp: int | None = -1 if new else None
@@ -138,6 +146,7 @@ class Segment:
 
     def count_entries(self) -> None:
         self.index_entries, self.time_index_entries = self.index.count, self.time_index.count
+        self.calm_until = NOT_CALM
 
     def finish(self) -> list[File]:
         """Complete the indexes, for a roll or a clean stop; the files that must be synced for it."""
