@@ -90,6 +90,17 @@ class TestRoll:
         assert log.maybe_roll(6001)
         assert bases(log) == [0, 1]
 
+    def test_a_config_that_changes_counts_from_the_next_batch_on(self) -> None:
+        log = new_log(segment_ms=1_000_000)
+        append(log, batch_of(timestamp=5000))
+        append(log, batch_of(timestamp=6001))
+        log.config = LogConfig(segment_ms=1000)
+        append(log, batch_of(timestamp=6001))
+        assert bases(log) == [0, 2]
+        log.config = LogConfig(segment_ms=1_000_000)
+        append(log, batch_of(timestamp=9000))
+        assert bases(log) == [0, 2]
+
     def test_jitter_rolls_earlier_and_always_at_the_same_time(self) -> None:
         def rolled_at() -> int:
             log = new_log(segment_ms=1000, segment_jitter_ms=900)
