@@ -51,7 +51,7 @@ class Dispatch:
             # Ever more seldom with a connection whose requests are never like the one before.
             connection.again_misses += 1
             if connection.again_misses & (connection.again_misses - 1) == 0:
-                connection.again = api.learn(request, context)
+                connection.again = api.learn(request, context) or connection.again
         return answer
 
     def _context(self, connection: Connection, frame: memoryview) -> tuple[RequestContext, int]:

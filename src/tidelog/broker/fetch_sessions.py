@@ -128,6 +128,15 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def advance(self, session: FetchSession, now_s: float) -> None:
+        """The session was asked in its epoch: the next one is due."""
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        session.used_s = now_s
+        self._sessions.move_to_end(session.session_id)
+
     def begin(self, request: FetchRequest, version: int, now_s: float) -> Fetching | ErrorCode:
         epoch = request.session_epoch if version >= 7 else FINAL_EPOCH
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -155,9 +164,7 @@ class FetchSessions:
             self._remembered.refused += 1
             self._remove(known.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        known.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
-        known.used_s = now_s
-        self._sessions.move_to_end(known.session_id)
+        self.advance(known, now_s)
         return Fetching(list(known.partitions.values()), known, incremental=True)
 
     def _create(self, partitions: list[FetchedPartition], now_s: float, *, uses_topic_ids: bool) -> FetchSession | None:

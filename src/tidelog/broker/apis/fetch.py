@@ -16,6 +16,7 @@ from tidelog.broker.api import Api
 from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
+from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, Longhand, learn
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
 from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
@@ -29,9 +30,6 @@ from tidelog.replication.partition import Partition
 
 _Data = FetchResponse.PartitionData
 _READ_COMMITTED: Final = 1
-_LEAST_ROOM: Final = 64 * 1024
-_ANSWER_BYTES_MAX: Final = 8 << 20
-"""The loop reads this much in about a millisecond. A client may ask for more and is given it in several answers."""
 _log = logging.getLogger("tidelog.fetch")
 
 
@@ -39,6 +37,10 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
     fetching = ctx.services.fetch_sessions.begin(request, ctx.version, ctx.received_s)
     if isinstance(fetching, ErrorCode):
         return FetchResponse(error_code=fetching)
+    return _begin(request, fetching, ctx)
+
+
+def _begin(request: FetchRequest, fetching: Fetching, ctx: RequestContext) -> FetchResponse | Parked:
     fetch = _Fetch(request, fetching, ctx)
     if ctx.connection.answers_wait:
         return fetch.start_in_turn()
@@ -46,6 +48,10 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Parked
         return fetch.start() or fetch.park()
     except WouldBlock:
         return fetch.answer_cold()
+
+
+def _respond(request: FetchRequest, fetching: Fetching, ctx: RequestContext, parked: Parked) -> FetchResponse | None:
+    return _Fetch(request, fetching, ctx).make(parked)
 
 
 class _Fetch:
@@ -91,9 +97,9 @@ class _Fetch:
 
     def _room(self) -> int:
         services = self._ctx.services
-        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"), _ANSWER_BYTES_MAX)
+        room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"), ANSWER_BYTES_MAX)
         # The fuller the node is of answers that nobody takes, the smaller they become.
-        return min(room, max(services.ledger.answer_bytes.left // 2, _LEAST_ROOM))
+        return min(room, max(services.ledger.answer_bytes.left // 2, LEAST_ROOM))
 
     def _find(self, fetched: FetchedPartition) -> Partition | ErrorCode:
         services = self._ctx.services
@@ -225,7 +231,8 @@ class _Fetch:
         parked.answer_in_turn(partial(self._make_cold, parked))
         return parked
 
-    def _make(self, parked: Parked) -> FetchResponse | None:
+    def make(self, parked: Parked) -> FetchResponse | None:
+        """With what there is now. None when that is not in memory: the answer then follows."""
         try:
             response = self.respond(self.read())
         except WouldBlock:
@@ -268,7 +275,7 @@ class _Fetch:
         if parked is None:
             return
         self._unwatch()
-        parked.answer_in_turn(partial(self._make, parked))
+        parked.answer_in_turn(partial(self.make, parked))
 
     def _forget(self) -> None:
         self._unwatch()
@@ -306,4 +313,5 @@ def _diverges(partition: Partition, wanted: FetchRequest.FetchPartition, data: _
     return False
 
 
-API = Api(key=1, versions=range(4, 19), handle=handle)
+_LONGHAND: Final = Longhand(_begin, _respond)
+API = Api(key=1, versions=range(4, 19), handle=handle, learn=lambda request, ctx: learn(request, ctx, _LONGHAND))
