@@ -98,4 +98,7 @@ def _table(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("ended by Ctrl-C; rows that were done are in the file")

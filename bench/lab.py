@@ -50,7 +50,7 @@ class Lab:
     def __init__(self, *, with_apache: bool | None = None, warm_s: float = 0.0) -> None:
         self.warm_s = warm_s
         self.no_java = java_load.why_not()
-        self.has_apache = self.no_java is None if with_apache is None else with_apache
+        self.has_apache = apache.why_not() is None if with_apache is None else with_apache
         self.java = JavaLoad()
         self._stack = ExitStack()
         self._brokers: dict[str, Broker] = {}

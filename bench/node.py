@@ -66,11 +66,10 @@ class Bench:
         return [side for side in row.sides if side.node != "apache" or self.lab.has_apache]
 
     def client_of(self, row: Row) -> str:
-        by_java = row.name.startswith(("produce", "defaults", "synced", "partitions", "compression"))
-        if row.needs_java or (by_java and self.lab.no_java is None):
+        if row.client == "java" or (row.client == "java or generator" and self.lab.no_java is None):
             return f"Java {apache.VERSION} {' '.join(java_load.FLAGS)}"
-        if row.name == "floor":
-            return "plain sockets"
+        if row.client == "plain sockets":
+            return row.client
         return "C generator" if generator.is_native() else "Python generator, itself the limit"
 
     def measure(self, row: Row) -> dict[str, Any]:
@@ -148,11 +147,11 @@ def run_node(rows: list[Row], settings: Settings, path: Path, *, with_apache: bo
 def _run_rows(rows: list[Row], settings: Settings, path: Path, with_apache: bool) -> int:
     failed = False
     merged = results.read(path)
-    with Lab(with_apache=with_apache and java_load.why_not() is None, warm_s=settings.seconds / 2) as lab:
+    with Lab(with_apache=with_apache and apache.why_not() is None, warm_s=settings.seconds / 2) as lab:
         about = _introduce(lab, rows, settings, path)
         bench = Bench(lab, settings)
         for number, row in enumerate(rows, 1):
-            if row.needs_java and lab.no_java is not None:
+            if row.client == "java" and lab.no_java is not None:
                 say(f"{row.name}: left out, {lab.no_java}")
                 continue
             left_s = sum(estimate_s(later, len(bench.sides(later)), settings) for later in rows[number - 1 :])
@@ -172,7 +171,7 @@ def _introduce(lab: Lab, rows: list[Row], settings: Settings, path: Path) -> str
     """Says what is going to happen, and returns what Apache Kafka is run with."""
     about = f"Apache Kafka {apache.VERSION} with -Xms{HEAP} -Xmx{HEAP} -XX:+UseG1GC"
     if not lab.has_apache:
-        about = f"without Apache Kafka ({lab.no_java or 'as asked'})"
+        about = f"without Apache Kafka ({apache.why_not() or 'as asked'})"
     total_s = sum(estimate_s(row, len(row.sides) if lab.has_apache else 1, settings) for row in rows)
     rounds = f"{settings.warm_ups} warm-ups, {settings.runs} interleaved runs"
     say(f"{about}; {rounds}; about {total_s / 60:.0f} min; into {path}")

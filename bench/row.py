@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from bench.lab import Lab
 
 Figures = dict[str, float]
+Client = Literal["generator", "java or generator", "java", "plain sockets"]
+"""Who drives a row. `java or generator`: Java's client where it is, ready-made batches elsewhere."""
 
 
 class Side(NamedTuple):
@@ -76,7 +78,7 @@ class Row:
     targets: tuple[Target, ...] = ()
     prepare: Callable[[Run], None] | None = None
     finish: Callable[[Run], None] | None = None
-    needs_java: bool = False
+    client: Client = "generator"
     by_seconds: bool = False
     """A run lasts as long as the settings say, shared among the points; otherwise it ends with its bytes."""
     seconds_per_gb: float = 8.0

@@ -95,7 +95,7 @@ ROWS = (
         measure=lambda run: _java(run, 1000),
         finish=_empty,
         shows=SHOWS,
-        needs_java=True,
+        client="java",
         seconds_per_gb=4.0,
         overhead_s=0.5,
     ),

@@ -84,6 +84,7 @@ ROWS = (
         finish=_finish,
         sides=(Side("system calls", "blocking"), Side("uvloop", "uvloop")),
         points=(IN, OUT),
+        client="plain sockets",
         shows=("mb_per_s", "user_s_per_gb", "system_s_per_gb"),
         seconds_per_gb=1.0,
         overhead_s=0.3,

@@ -106,7 +106,7 @@ ROWS = (
         measure=_end_to_end,
         shows=("p50_ms", "p99_ms", "p999_ms", *CPU, "client_cores"),
         targets=(at_most("p50_ms", 1.0, 0.5), at_most("p99_ms", 1.0, 0.5), at_most("p999_ms", 1.0, 0.5)),
-        needs_java=True,
+        client="java",
         by_seconds=True,
         overhead_s=0.2,
     ),
