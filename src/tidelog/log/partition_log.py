@@ -1,32 +1,29 @@
-"""One partition on disk: appends and reads batches, rolls segments, truncates, forgets what is too old, flushes.
+"""One partition on disk: appends batches, rolls segments, truncates, forgets what is too old, flushes.
 
 No clock and no loop in here: time is an argument, and a sync is a round that the caller waits for. Writes are in order
-of offsets, by one owner. What is durable is `recovery_point`: only a finished round moves it.
+of offsets, by one owner. What is durable is `recovery_point`: only a finished round moves it. How it
+is read stands in readable_log.py.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk
-from tidelog.log.checking import Damaged, Place, check, check_length, locate, must_check
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.log.following import check_batches
-from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.loading import load_log, replay_producers
 from tidelog.log.partition_metadata import is_same_topic, read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
-from tidelog.log.reading import Read, waiting
-from tidelog.log.recent import RecentPositions
+from tidelog.log.readable_log import ReadableLog
+from tidelog.log.reading import Read
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import NOT_CALM, Segment
-from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
 from tidelog.log.transactions import PastTransactions, coordinator_epoch_of
 from tidelog.log.unsynced import FlushRound, Unsynced
 from tidelog.protocol.batch import CONTROL, BatchHeader
@@ -35,11 +32,7 @@ from tidelog.protocol.errors import ErrorCode
 _pack_offset: Final = Struct(">q").pack_into
 _pack_epoch: Final = Struct(">i").pack_into
 _new_tuple: Final = tuple.__new__
-_LENGTH: Final = Struct(">i")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-_DAMAGE_TOLD_MAX: Final = 1000
-_RECENT_BYTES: Final = 64 * 1024
-"""The last batches of the active segment were written a moment ago: so few bytes are read without asking first."""
 
 _logger = logging.getLogger(__name__)
 
@@ -52,54 +45,30 @@ class AppendResult(NamedTuple):
     duplicate: bool = False
 
 
-class LogRead(NamedTuple):
-    data: bytes | memoryview
-    segment_base_offset: int
-    position: int
-    """Where the data starts in its segment."""
-
-
-class PartitionLog:
+class PartitionLog(ReadableLog):
     __slots__ = (
-        "_active",
         "_clean_end",
         "_disk",
-        "_recent",
         "_removals",
-        "_segments",
         "_truncations",
         "_unsynced",
         "config",
-        "damaged_batches",
         "directory",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "partition",
         "producers",
         "recovery_point",
-        "topic",
         "topic_id",
         "transactions",
     )
 
     def __init__(self, disk: Disk, directory: str, topic: str, partition: int, config: LogConfig) -> None:
+        super().__init__(topic, partition)
         self._disk = disk
         self.directory = directory
-        self.topic = topic
-        self.partition = partition
         self.config = config
         self.topic_id: bytes | None = None
-        self.leader_epochs: LeaderEpochs
         self.producers: ProducerStates
         self.transactions: PastTransactions | None = None
-        self.log_start_offset = 0
-        self.log_end_offset = 0
         self.recovery_point = 0
-        self.damaged_batches = 0
-        self._segments: list[Segment] = []
-        self._active: Segment
-        self._recent = RecentPositions()
         self._removals: list[tuple[int, list[str]]] = []
         self._truncations = 0
         self._unsynced = Unsynced()
@@ -339,124 +308,6 @@ class PartitionLog:
         self._clean_end = -1
         self._recent.clear()
         return new
-
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True, read: Read = waiting
-    ) -> LogRead:
-        """From the batch that holds the offset up to max_bytes, the last batch maybe cut, never behind end_offset (a
-        batch boundary). A first batch that is larger is given whole, or not at all without min_one_batch."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            bounds = f"{self.log_start_offset} to {self.log_end_offset} of {self.topic}-{self.partition}"
-            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {bounds}")
-        if offset >= end_offset:
-            return LogRead(b"", self._active.base_offset, self._active.size)
-        try:
-            return self._read(offset, max_bytes, end_offset, min_one_batch, read)
-        except Damaged as damage:
-            raise self._refuse(damage) from None
-
-    def _read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, read: Read) -> LogRead:
-        segment, place = self._active, None
-        position = self._recent.get(offset)
-        if position is None:
-            segment, place = self._locate(offset, read)
-            if place is None:
-                return LogRead(b"", segment.base_offset, segment.size)
-            position = place.position
-        room = self._end_position(segment, end_offset, position, read) - position
-        if room <= 0:
-            return LogRead(b"", segment.base_offset, position)
-        length = max_bytes if max_bytes < room else room
-        if place is None and length <= _RECENT_BYTES:
-            read = waiting
-        data = read(segment.log, position, length if length > 12 else 12)
-        if len(data) >= 12:
-            first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
-            if first_size > room:
-                raise Damaged(segment, position, f"no batch of {first_size} bytes fits here")
-            if first_size > length:
-                if not min_one_batch:
-                    return LogRead(b"", segment.base_offset, position)
-                if place is not None:
-                    check_length(segment, position, place.header, read)
-                length = first_size
-                data = read(segment.log, position, length)
-        if len(data) < length or (place is not None and must_check(segment, position, len(data))):
-            place = place or self._locate(offset, read)[1]
-            if place is not None:
-                data = data[: check(segment, data, place, self._limit(segment), self.leader_epochs, read)]
-        return LogRead(data, segment.base_offset, position)
-
-    def _refuse(self, damage: Damaged) -> LogError:
-        """Kafka's error for it; told once for each place, however many readers come by."""
-        segment = damage.segment
-        if segment.damaged is None:
-            segment.damaged = set()
-        if damage.position not in segment.damaged and len(segment.damaged) < _DAMAGE_TOLD_MAX:
-            segment.damaged.add(damage.position)
-            self.damaged_batches += 1
-            _logger.error("%s", damage)
-        return LogError(ErrorCode.CORRUPT_MESSAGE, str(damage))
-
-    def _locate(self, offset: int, read: Read) -> tuple[Segment, Place | None]:
-        """The segment and place of the first batch that ends at or behind the offset."""
-        for segment in self._segments[self._segment_number(offset) :]:
-            place = locate(segment, offset, read)
-            if place is not None:
-                return segment, place
-        return self._active, None
-
-    def _end_position(self, segment: Segment, end_offset: int, position: int, read: Read) -> int:
-        """Where the readable part of the segment ends: it reaches at least behind the batch at the position."""
-        if segment is self._active:
-            if end_offset >= self.log_end_offset:
-                return segment.size
-            end = self._recent.get(end_offset)
-            if end is not None:
-                return end
-        elif end_offset >= self._limit(segment):
-            return segment.size
-        try:
-            place = locate(segment, end_offset, read)
-        except Damaged as damage:
-            if damage.position <= position:
-                raise
-            return damage.position
-        if place is None:
-            return segment.size
-        if segment is self._active and place.position >= segment.trusted_from:
-            # Asked for again by every reader until the next sync round, and then by each as where it reads on.
-            self._recent.note(end_offset, place.position)
-        return place.position
-
-    def _limit(self, segment: Segment) -> int:
-        """No batch of the segment reaches this offset."""
-        if segment is self._active:
-            return self.log_end_offset
-        return self._segments[self._segment_number(segment.base_offset) + 1].base_offset
-
-    def _segment_number(self, offset: int) -> int:
-        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, end_offset: int, read: Read = waiting
-    ) -> TimestampOffset | None:
-        """The first record with this timestamp or a later one, before end_offset."""
-        try:
-            return find_timestamp(
-                self._segments, timestamp_ms, self.log_start_offset, end_offset, self.leader_epochs, read
-            )
-        except Damaged as damage:
-            raise self._refuse(damage) from None
-
-    def max_timestamp_offset(self, read: Read = waiting) -> TimestampOffset | None:
-        """The first record with the largest timestamp of all."""
-        try:
-            return find_max_timestamp(self._segments, self.leader_epochs, read)
-        except Damaged as damage:
-            raise self._refuse(damage) from None
 
     # Cutting the end
 

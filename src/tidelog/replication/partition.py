@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
-from tidelog.log.partition_log import AppendResult, LogRead, PartitionLog
+from tidelog.log.partition_log import AppendResult, PartitionLog
+from tidelog.log.readable_log import LogRead
 from tidelog.log.reading import Read, waiting
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode
