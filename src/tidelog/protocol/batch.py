@@ -128,6 +128,13 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
+def set_crc(batch: bytearray | memoryview) -> int:
+    """To what the content has; the new CRC."""
+    crc: int = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
+    _CRC.pack_into(batch, CRC_OFFSET, crc)
+    return crc
+
+
 def crc_is_valid(batch: Buffer, header: BatchHeader) -> bool:
     """Whether the CRC of one whole batch (exactly header.size bytes) is right."""
     return bool(crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]) == header.crc)
@@ -152,8 +159,7 @@ def set_create_time(batch: bytearray | memoryview, header: BatchHeader) -> Batch
 def _restamp(batch: bytearray | memoryview, header: BatchHeader, attributes: int, max_timestamp: int) -> BatchHeader:
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_OFFSET, attributes)
     _TIMESTAMPS.pack_into(batch, 27, header.base_timestamp, max_timestamp)
-    crc = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:])
-    _CRC.pack_into(batch, CRC_OFFSET, crc)
+    crc = set_crc(batch)
     return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
 
 
@@ -282,7 +288,7 @@ def build_batch(
         len(records),
     )
     batch += payload
-    _CRC.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
+    set_crc(batch)
     return batch
 
 

@@ -20,21 +20,20 @@ from tidelog.protocol.batch import (
     LOG_OVERHEAD,
     MAGIC,
     NO_PRODUCER_ID,
-    TRANSACTIONAL,
     BatchHeader,
-    RecordInput,
-    build_batch,
     crc_is_valid,
-    iter_records,
     read_header,
+    records_payload,
     set_append_time,
     set_create_time,
 )
 from tidelog.protocol.compression import CODEC_NAMES, Codec
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.record_walk import have_keys, recompressed
 
 _LARGEST_CODEC: Final = 4
-_DECOMPRESSED_FACTOR: Final = 64
+_DECOMPRESSED_FACTOR: Final = 16
+_RECORDS_READ_MAX: Final = 250_000
 _unpack_header: Final = HEADER.unpack_from
 _new_tuple: Final = tuple.__new__
 
@@ -48,11 +47,14 @@ def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[
     ):
         _check_timestamp(header, config, now_ms)
     batch: bytearray | memoryview = records
+    has_keys = True
     if config.compression_type != "producer" and CODEC_NAMES[config.compression_type] != header.attributes & CODEC_MASK:
-        batch, header = _recompress(records, header, config)
+        batch, header, has_keys = _recompress(records, header, config)
         _check_size(len(batch), config)
-    if "compact" in config.cleanup_policy:
-        _check_keys(batch, header, config)
+    elif "compact" in config.cleanup_policy:
+        has_keys = _has_keys(batch, header, config)
+    if not has_keys and "compact" in config.cleanup_policy:
+        raise LogError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")
     if config.message_timestamp_type == "LogAppendTime":
         header = set_append_time(batch, header, now_ms)
     elif header.attributes & APPEND_TIME:
@@ -136,11 +138,18 @@ def _check_timestamp(header: BatchHeader, config: LogConfig, now_ms: int) -> Non
     )
 
 
-def _limit(config: LogConfig) -> int:
+def _limit(header: BatchHeader, config: LogConfig) -> int:
+    """What a batch may be when decompressed, checked on the loop: minutes of work fit into a megabyte of zstd."""
+    if header.record_count > _RECORDS_READ_MAX:
+        raise LogError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records in a batch; a topic that is compacted, or that compresses anew, takes at"
+            f" most {_RECORDS_READ_MAX}",
+        )
     return max(config.max_message_bytes * _DECOMPRESSED_FACTOR, 1 << 20)
 
 
-def _recompress(records: memoryview, header: BatchHeader, config: LogConfig) -> tuple[bytearray, BatchHeader]:
+def _recompress(records: memoryview, header: BatchHeader, config: LogConfig) -> tuple[bytearray, BatchHeader, bool]:
     codec = Codec(CODEC_NAMES[config.compression_type])
     levels = {
         Codec.GZIP: config.compression_gzip_level,
@@ -148,30 +157,14 @@ def _recompress(records: memoryview, header: BatchHeader, config: LogConfig) -> 
         Codec.ZSTD: config.compression_zstd_level,
     }
     try:
-        inner = [
-            RecordInput(record.key, record.value, record.timestamp, record.headers)
-            for record in iter_records(records, header, limit_bytes=_limit(config))
-        ]
+        return recompressed(records, header, codec, levels.get(codec), _limit(header, config))
     except ProtocolError as error:
         # Not CORRUPT_MESSAGE: the CRC is right, so a client that tries again sends the same.
         raise LogError(ErrorCode.INVALID_RECORD, str(error)) from None
-    batch = build_batch(
-        inner,
-        codec=codec,
-        level=levels.get(codec),
-        attributes=header.attributes & TRANSACTIONAL,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-    )
-    return batch, read_header(batch)
 
 
-def _check_keys(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig) -> None:
+def _has_keys(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig) -> bool:
     try:
-        keyless = any(record.key is None for record in iter_records(batch, header, limit_bytes=_limit(config)))
+        return have_keys(records_payload(batch, header, _limit(header, config)), header.record_count)
     except ProtocolError as error:
-        # Not CORRUPT_MESSAGE: the CRC is right, so a client that tries again sends the same.
         raise LogError(ErrorCode.INVALID_RECORD, str(error)) from None
-    if keyless:
-        raise LogError(ErrorCode.INVALID_RECORD, "a compacted topic accepts only records with a key")

@@ -224,9 +224,18 @@ def test_a_bomb_is_refused() -> None:
         assert refused(bomb, config) == ErrorCode.INVALID_RECORD
 
 
-def test_an_absurd_timestamp_within_is_refused_where_it_is_read() -> None:
+@pytest.mark.parametrize(
+    "config", [LogConfig(compression_type="zstd"), LogConfig(cleanup_policy=frozenset({"compact"}))]
+)
+def test_more_records_than_can_be_looked_at_are_refused_unseen(config: LogConfig) -> None:
+    batch = with_header(BATCH, record_count=250_001, last_offset_delta=250_000)
+    assert refused(batch, config) == ErrorCode.INVALID_RECORD
+    assert prepared(batch, PLAIN)[1].record_count == 250_001
+
+
+def test_an_absurd_timestamp_within_is_the_consumers_as_on_other_topics() -> None:
     batch = with_header(BATCH, base_timestamp=2**63 - 1, max_timestamp=NOW_MS)
-    assert refused(batch, LogConfig(compression_type="zstd")) == ErrorCode.INVALID_RECORD
+    assert prepared(batch, LogConfig(compression_type="zstd"))[1].base_timestamp == 2**63 - 1
 
 
 # keys
