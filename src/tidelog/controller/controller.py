@@ -71,8 +71,24 @@ class Controller:
                 return
             self._publisher.apply(decision.records, committed.base_offset, committed.epoch)
             self._quorum.maybe_snapshot(self._snapshot_values)
+            if self._publisher.unfinished:
+                # Whoever is told that a topic is there writes to it at once. The next decision does not wait.
+                followed = asyncio.gather(*self._publisher.unfinished)
+                followed.add_done_callback(lambda followed: _respond(future, followed, decision.response))
+                return
         if not future.cancelled():
             future.set_result(decision.response)
 
     def _snapshot_values(self) -> list[bytes]:
         return [encode_record(record) for record in image_records(self._publisher.image)]
+
+
+def _respond(future: asyncio.Future[Any], followed: asyncio.Future[Any], response: Any) -> None:
+    if future.cancelled():
+        return
+    if followed.cancelled():
+        future.cancel()
+    elif (error := followed.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(response)

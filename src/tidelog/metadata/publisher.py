@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ class UnsupportedMetadataRecord(TidelogError):
 class MetadataPublisher:
     def __init__(self) -> None:
         self.image = MetadataImage()
-        self._subscribers: list[Callable[[MetadataDelta], None]] = []
+        self._subscribers: list[Callable[[MetadataDelta], asyncio.Future[None] | None]] = []
+        self.unfinished: list[asyncio.Future[None]] = []
+        """What subscribers still have to do for the newest delta."""
 
-    def subscribe(self, subscriber: Callable[[MetadataDelta], None]) -> None:
+    def subscribe(self, subscriber: Callable[[MetadataDelta], asyncio.Future[None] | None]) -> None:
+        """A subscriber that cannot do at once what a delta asks for gives a future that ends when it has."""
         self._subscribers.append(subscriber)
 
     def replay(self, values: Sequence[bytes], base_offset: int, epoch: int) -> MetadataDelta:
@@ -40,6 +44,5 @@ class MetadataPublisher:
         for index, record in enumerate(records):
             replay.apply(record, base_offset + index)
         self.image, delta = replay.finish(base_offset + len(records) - 1, epoch)
-        for subscriber in self._subscribers:
-            subscriber(delta)
+        self.unfinished = [later for told in self._subscribers if (later := told(delta)) is not None]
         return delta

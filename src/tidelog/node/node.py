@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator
 from enum import Enum
 from typing import Any
 
@@ -34,6 +34,7 @@ from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.carried import check_carried, check_version
 from tidelog.node.config import NodeConfig
 from tidelog.node.directories import Directories
+from tidelog.node.following import Following
 from tidelog.node.groups import Groups, GroupView
 from tidelog.node.limits import make_ledger, socket_options
 from tidelog.node.listeners import WILDCARDS, address
@@ -202,11 +203,12 @@ class Node:
         """A directory that fails here is one that the broker does not register with."""
         self.partitions.load(self.publisher.image, self.live_config.values)
         self.raise_failure()
-        self.publisher.subscribe(self._on_delta)
+        self._following = Following(self._follow, self._fatal)
+        self.publisher.subscribe(self.live_config.on_delta)
+        self.publisher.subscribe(self._following.on_delta)
 
-    def _on_delta(self, delta: MetadataDelta) -> None:
-        self.live_config.on_delta(delta)
-        self.partitions.on_delta(delta, self.live_config.values)
+    def _follow(self, delta: MetadataDelta) -> Generator[None, None, None]:
+        yield from self.partitions.following(delta, self.live_config.values)
         self._groups.on_delta(delta)
         for topic in delta.deleted:
             self.metrics.forget(topic.name)
@@ -366,6 +368,8 @@ class Node:
     async def _quiesce(self) -> None:
         for listener in self.listeners:
             listener.close()
+        if hasattr(self, "_following"):
+            self._following.end()
         if hasattr(self, "_groups"):
             self._groups.stop()
         for task in self._tasks:

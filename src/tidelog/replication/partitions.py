@@ -7,7 +7,7 @@ that cannot be served is not in the map, so that looking one up costs the same w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from random import Random
 
 from tidelog.kernel.errors import DiskError, DiskFullError
@@ -19,9 +19,10 @@ from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelt
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.uuids import ZERO_UUID
 from tidelog.replication.home import Home
-from tidelog.replication.log_config import log_config
+from tidelog.replication.log_config import LogConfigs
 from tidelog.replication.partition import Partition
 
+_SMALL_PER_STEP = 100
 _log = logging.getLogger("tidelog.partitions")
 
 Name = tuple[str, int]
@@ -37,6 +38,7 @@ class Partitions:
         self._random = random
         self._node_id = node_id
         self._is_synced = is_synced
+        self._configs = LogConfigs()
         self._by_name: dict[Name, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._unserved: dict[Name, bytes] = {}
@@ -78,11 +80,14 @@ class Partitions:
             except DiskError as error:
                 home.give_up(error)
         for _, topic in sorted(image.topics.items()):
-            self._follow(topic, image, values)
+            for _ in self._follow(topic, image, values):
+                pass
 
     def _load_home(self, home: Home, image: MetadataImage, values: BrokerValues) -> None:
         directory = home.directory
-        directory.load(lambda topic: log_config(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms())
+        directory.load(
+            lambda topic: self._configs.get(image.config(TOPIC_RESOURCE, topic), values), self._clock.wall_ms()
+        )
         for (name, index), log in sorted(directory.partitions.items()):
             topic = image.topics.get(name)
             if topic is None or index not in topic.partitions or not is_same_topic(log.topic_id, topic.topic_id):
@@ -97,21 +102,29 @@ class Partitions:
     # following the metadata
 
     def on_delta(self, delta: MetadataDelta, values: BrokerValues) -> None:
-        for topic in delta.deleted:
-            self._delete(topic)
-        for topic in (*delta.created, *delta.changed):
-            self._follow(topic, delta.after, values)
-        if delta.configs:
-            self._reconfigure(delta, values)
+        for _ in self.following(delta, values):
+            pass
 
-    def _follow(self, topic: TopicImage, image: MetadataImage, values: BrokerValues) -> None:
-        for index, state in sorted(topic.partitions.items()):
+    def following(self, delta: MetadataDelta, values: BrokerValues) -> Generator[None, None, None]:
+        """What the delta asks for, in steps: others may have a turn between two of them."""
+        for topic in delta.deleted:
+            yield from self._delete(topic)
+        for topic in (*delta.created, *delta.changed):
+            yield from self._follow(topic, delta.after, values)
+        if delta.configs:
+            yield from self._reconfigure(delta, values)
+
+    def _follow(self, topic: TopicImage, image: MetadataImage, values: BrokerValues) -> Generator[None, None, None]:
+        for number, (index, state) in enumerate(sorted(topic.partitions.items())):
             partition = self._by_name.get((topic.name, index))
             if partition is None:
                 if self._node_id in state.replicas and state.leader in (self._node_id, -1):
                     self._try_open(topic, index, image, values)
+                    yield
             elif partition.leader_epoch != state.leader_epoch:
                 self._lead(partition, state.leader_epoch)
+            if number % _SMALL_PER_STEP == _SMALL_PER_STEP - 1:
+                yield
 
     def _try_open(self, topic: TopicImage, index: int, image: MetadataImage, values: BrokerValues) -> None:
         """The record is committed, so the topic exists; but a disk that is full or broken must not take the others
@@ -149,7 +162,7 @@ class Partitions:
         return home
 
     def _open(self, home: Home, topic: TopicImage, index: int, image: MetadataImage, values: BrokerValues) -> None:
-        config = log_config(image.config(TOPIC_RESOURCE, topic.name), values)
+        config = self._configs.get(image.config(TOPIC_RESOURCE, topic.name), values)
         log = home.directory.create_partition(
             topic.name, index, config, topic_id=topic.topic_id, now_ms=self._clock.wall_ms()
         )
@@ -165,7 +178,7 @@ class Partitions:
         partition.log.leader_epochs.begin(leader_epoch, partition.log.log_end_offset)
         partition.changed()
 
-    def _delete(self, topic: TopicImage) -> None:
+    def _delete(self, topic: TopicImage) -> Generator[None, None, None]:
         for index in sorted(topic.partitions):
             partition = self._by_name.pop((topic.name, index), None)
             self._by_id.pop((topic.topic_id, index), None)
@@ -180,13 +193,17 @@ class Partitions:
             except DiskError as error:
                 home.failed(error)
             partition.fail(_UNKNOWN)
+            yield
 
-    def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> None:
+    def _reconfigure(self, delta: MetadataDelta, values: BrokerValues) -> Generator[None, None, None]:
         everything = any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.configs)
         names = {name for resource_type, name in delta.configs if resource_type == TOPIC_RESOURCE}
-        for (topic, _), partition in self._by_name.items():
-            if everything or topic in names:
-                partition.log.config = log_config(delta.after.config(TOPIC_RESOURCE, topic), values)
+        for number, partition in enumerate(list(self._by_name.values())):
+            if everything or partition.topic in names:
+                overrides = delta.after.config(TOPIC_RESOURCE, partition.topic)
+                partition.log.config = self._configs.get(overrides, values)
+            if number % _SMALL_PER_STEP == _SMALL_PER_STEP - 1:
+                yield
 
     def take_moved(self) -> dict[tuple[bytes, int], bytes]:
         """Partitions, by topic id and index, whose log is in another directory than the metadata says, and in which:
