@@ -91,8 +91,11 @@ def _verify(directories: list[str], args: argparse.Namespace) -> Report:
         if not check.is_data_directory:
             raise UsageError(f"{path} is no data directory: it holds neither meta.properties nor a partition")
     bar.total = sum(check.log_bytes() for check in checks) if bar.shown else 0
-    for check in checks:
+    topics = None
+    for check in sorted(checks, key=lambda check: not check.has_metadata_log):
+        check.topics = topics
         check.run()
+        topics = check.topics
     _compare(directories, checks, report)
     bar.clear()
     _summarise(report, len(directories), monotonic() - started, args)

@@ -33,6 +33,10 @@ def written(disk: SimDisk) -> Batches:
     return found
 
 
+def logs_of(disk: SimDisk) -> dict[str, bytes | None]:
+    return {path: content for path, content in tree(disk, "data").items() if path.endswith(".log")}
+
+
 def served(log: PartitionLog) -> tuple[Batches, list[str]]:
     """Every batch that can be read, and what was said of the others; no offset is passed over in silence."""
     found: Batches = {}
@@ -58,6 +62,7 @@ def served(log: PartitionLog) -> tuple[Batches, list[str]]:
 def outcome(disk: SimDisk, before: Batches, synced: int, lost: str = "") -> str:
     """Open the damaged directory as a node does. "whole", "refused" when it does not open, "errors" when some reads
     fail; anything else is a failure of the test."""
+    hurt_logs = logs_of(disk)
     try:
         directory = LogDirectory.open(disk, "data")
     except TidelogError as error:
@@ -69,6 +74,7 @@ def outcome(disk: SimDisk, before: Batches, synced: int, lost: str = "") -> str:
     except TidelogError as error:
         assert "data/" in str(error), error
         directory.abandon()
+        assert logs_of(disk) == hurt_logs, "a start that was refused has changed a log"
         return "refused"
     found, refused = served(log)
     for offset, batch in found.items():
@@ -125,3 +131,15 @@ def test_one_damage(state: str, kind: str, number: int) -> None:
             raise AssertionError(f"{kind} of {path}, seed {seed}: {error}") from None
         if found != "whole":
             assert [f for f in findings if f.severity == "damage"], f"{kind} of {path}, seed {seed}: verify is silent"
+
+
+@pytest.mark.parametrize("state", ["stopped", "killed"])
+@pytest.mark.parametrize("number", range(3 * SYNCED // 3))
+def test_a_damaged_batch_that_was_synced_costs_its_readers_alone(state: str, number: int) -> None:
+    disk = STATES[state].crash(keep_page_cache=True)
+    before = written(disk)
+    offset = sorted(before)[number]
+    path = max(path for path in logs_of(disk) if "/t-0/" in path and int(path[-24:-4]) <= offset)
+    position = next(at for at, header in iter_headers(disk.read_file(path) or b"") if header.base_offset == offset)
+    change(disk, path, lambda data: _flip(data, 8 * (position + 65)))
+    assert outcome(disk, before, 3 * SYNCED) == "errors"

@@ -11,9 +11,20 @@ from tidelog.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS
 from tidelog.log.directory import CLEAN_MARKER, LOCK, METADATA_DIR
 from tidelog.log.errors import CorruptFileError, DirectoryMismatchError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
-from tidelog.log.names import DELETE_DIR, FUTURE_DIR, LOG, STRAY_DIR, TEMPORARY, parse_partition_dir, partition_dir
+from tidelog.log.names import (
+    DELETE_DIR,
+    FUTURE_DIR,
+    LOG,
+    PARTITION_METADATA,
+    STRAY_DIR,
+    TEMPORARY,
+    parse_partition_dir,
+    partition_dir,
+)
+from tidelog.log.partition_metadata import decode_topic_id
 from tidelog.log.verify.partition import Expectation, PartitionCheck
 from tidelog.log.verify.report import Files, Report, read_small
+from tidelog.protocol.uuids import uuid_to_text
 
 Name = tuple[str, int]
 
@@ -37,9 +48,9 @@ class DirectoryCheck:
         report: Report,
         *,
         deep: bool = False,
-        metadata: Callable[[Files, str, Report, bool], object] | None = None,
+        metadata: Callable[[Files, str, Report, bool], dict[str, bytes] | None] | None = None,
     ) -> None:
-        """`metadata` checks the directory of the metadata log: what is beside the segments there, others know."""
+        """`metadata` checks the directory of the metadata log, and tells the topics' ids: others know how."""
         self._files = files
         self._path = path
         self._report = report
@@ -49,6 +60,8 @@ class DirectoryCheck:
         self.partitions = self._find_partitions()
         self.is_clean = CLEAN_MARKER in self._names
         self.meta: MetaProperties | None = None
+        self.topics: dict[str, bytes] | None = None
+        """Their ids, as the metadata log has them; it may be in another directory of the node."""
 
     def _find_partitions(self) -> list[Name]:
         parsed = [
@@ -88,7 +101,7 @@ class DirectoryCheck:
         points = {name: self._read_checkpoint(name) for name in _CHECKPOINTS}
         self._report.end_of_partition()
         if self.has_metadata_log and self._metadata is not None:
-            self._metadata(self._files, f"{self._path}/{METADATA_DIR}", self._report, self.is_clean)
+            self.topics = self._metadata(self._files, f"{self._path}/{METADATA_DIR}", self._report, self.is_clean)
         for name in self.partitions:
             self._check_partition(name, points)
 
@@ -171,6 +184,17 @@ class DirectoryCheck:
             self._report.damage(directory, str(error))
             return
         self._hold_against(name, check, points)
+        if self.topics is not None:
+            self._check_topic(name, directory, self.topics.get(name[0]))
+
+    def _check_topic(self, name: Name, directory: str, topic_id: bytes | None) -> None:
+        path = f"{directory}/{PARTITION_METADATA}"
+        found = decode_topic_id(self._files.read_file(path) or b"")
+        if topic_id is None:
+            self._report.note(directory, "the metadata knows no such topic: it is set aside at the next start")
+        elif found is not None and found != topic_id:
+            what = f"says topic id {uuid_to_text(found)}, the metadata {uuid_to_text(topic_id)} for {name[0]}"
+            self._report.damage(path, what)
 
     def _hold_against(self, name: Name, check: PartitionCheck, points: dict[str, dict[Name, int]]) -> None:
         """(The recovery point the partition's own check has compared.)"""
