@@ -133,7 +133,7 @@ def test_undamaged(how: str) -> None:
 @pytest.mark.parametrize("how", ["stopped", "killed", "snapshot"])
 def test_one_damage(how: str, kind: str) -> None:
     for path in files(left(how).crash(keep_page_cache=True)):
-        for seed in range(1 if kind == "missing" else 3):
+        for seed in range(1 if kind == "missing" else 2):
             disk = left(how).crash(keep_page_cache=True)
             random = Random(f"{path}-{seed}")
             if kind == "missing":
