@@ -9,8 +9,20 @@ import os
 import signal
 import sys
 import time
+from typing import ClassVar
 
 _STARTED_S = time.monotonic()
+
+
+class OneLine(logging.Formatter):
+    """Control characters are shown, not sent: the name of a group must not write a line of its own, or colour ours."""
+
+    _SHOWN: ClassVar[dict[int, str]] = {
+        code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
+    }
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(self._SHOWN)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,11 +47,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     from tidelog.metadata.config import ConfigError
 
-    logging.basicConfig(
-        level=logging.INFO if args.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, handlers=[handler])
     overrides = [f"log.dirs={args.data}"] if args.data else []
     if args.listen:
         host, colon, port = args.listen.rpartition(":")
