@@ -45,6 +45,7 @@ class LogDirectory:
         self.meta: MetaProperties | None = None
         self.partitions: dict[Name, PartitionLog] = {}
         self.was_clean = False
+        self._is_marked = False
         self.previous_broker_epoch = -1
         self.high_watermarks: dict[Name, int] = {}
         """As the last checkpoint told them; the caller owns them from then on."""
@@ -73,7 +74,7 @@ class LogDirectory:
         self._log_starts = self._read_checkpoint(LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._drop_stale()
-        self._take_marker()
+        self._read_marker()
         for name in self._disk.list_dir(self.path):
             if name.endswith(DELETE_DIR):
                 self._removals.append((0, name))
@@ -85,20 +86,23 @@ class LogDirectory:
                 del offsets[name]
                 self._stale.add(name)
 
-    def _take_marker(self) -> None:
-        """Read and remove the sign of a clean stop. The removal is durable before anything is written: a marker that
-        a power cut brings back would vouch for a torn log."""
-        path = f"{self.path}/{CLEAN_MARKER}"
-        data = self._disk.read_file(path)
+    def _read_marker(self) -> None:
+        """The sign of a clean stop. A start that fails before it opens a log leaves it to whoever comes next."""
+        data = self._disk.read_file(f"{self.path}/{CLEAN_MARKER}")
         if data is None:
             return
-        self.was_clean = True
+        self.was_clean = self._is_marked = True
         try:
             self.previous_broker_epoch = int(json.loads(data)["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
             self.previous_broker_epoch = -1
-        self._disk.remove(path)
-        self._disk.sync_dir(self.path)
+
+    def _remove_marker(self) -> None:
+        """Durable before any log is written: a marker that a power cut brings back would vouch for a torn one."""
+        if self._is_marked:
+            self._is_marked = False
+            self._disk.remove(f"{self.path}/{CLEAN_MARKER}")
+            self._disk.sync_dir(self.path)
 
     def _read_checkpoint(self, name: str) -> dict[Name, int]:
         path = f"{self.path}/{name}"
@@ -163,6 +167,7 @@ class LogDirectory:
     def _open(
         self, topic: str, partition: int, config: LogConfig, now_ms: int, *, topic_id: bytes | None, clean: bool
     ) -> PartitionLog:
+        self._remove_marker()
         name = (topic, partition)
         log = PartitionLog.open(
             self._disk,

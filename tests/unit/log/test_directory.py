@@ -95,14 +95,26 @@ class TestCleanMarker:
         renamed = [number for number, step in enumerate(disk.trace) if step.startswith("rename")][-1]
         assert all(step.startswith("sync") for step in disk.trace[renamed + 1 :])
 
-    def test_it_is_taken_and_its_removal_survives_a_power_cut(self) -> None:
+    def test_it_is_taken_with_the_first_log_and_its_removal_survives_a_power_cut(self) -> None:
         for seed in range(10):
             disk = sim_disk(seed)
-            close(opened(disk))
+            directory = opened(disk)
+            create(directory, "t", 0)
+            close(directory)
             directory = LogDirectory.open(disk, "data")
             assert (directory.was_clean, directory.previous_broker_epoch) == (True, 11)
+            disk.trace = steps = []
+            directory.load(lambda topic: LogConfig(), 0)
             assert not disk.exists(MARKER)
+            assert MARKER in steps[0], "before anything else is written"
+            assert steps[1] == "sync data"
             assert not LogDirectory.open(disk.crash(keep_page_cache=False), "data").was_clean
+
+    def test_a_start_that_opens_no_log_leaves_it_to_the_next(self) -> None:
+        disk = sim_disk()
+        close(opened(disk))
+        LogDirectory.open(disk, "data").abandon()
+        assert LogDirectory.open(disk, "data").was_clean
 
     def test_without_it_the_stop_was_not_clean(self) -> None:
         disk = sim_disk()

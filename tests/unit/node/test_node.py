@@ -28,7 +28,7 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tidelog.protocol.messages.records_metadata import RemoveTopicRecord
+from tidelog.protocol.messages.records_metadata import AccessControlEntryRecord, RemoveTopicRecord
 from tidelog.raft.quorum import Quorum
 from tidelog.runtime.loop import run
 from tidelog.testing.wire import Wire
@@ -165,6 +165,28 @@ async def test_a_stop_that_overtakes_a_deletion_leaves_metadata_that_makes_sense
     assert "overtaken" not in again.publisher.image.topics
     await again.stop()
     again.ports.release()
+
+
+@leaving_nothing
+async def test_a_start_that_refuses_the_metadata_leaves_the_mark_of_a_clean_stop(tmp_path: Path) -> None:
+    """Whoever it belongs to need not check every log because somebody else has looked at it."""
+    node = make(tmp_path)
+    await node.start()
+    await ask(node, *traffic("kept"))
+    await node.controller.submit(lambda image: Decision(None, [AccessControlEntryRecord(id=b"a" * 16)]))
+    await node.stop()
+    node.ports.release()
+    marker = (tmp_path / ".kafka_cleanshutdown").read_bytes()
+    refused = make(tmp_path)
+    with pytest.raises(TidelogError, match="holds 1 ACL"):
+        await refused.start()
+    refused.ports.release()
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == marker
+    allowed = make(tmp_path, "tidelog.acls.unenforced.allow=true")
+    await allowed.start()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    await allowed.stop()
+    allowed.ports.release()
 
 
 @leaving_nothing
