@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tidelog.broker.fetch_sessions import Fetching, FetchSessions
+from tidelog.broker.ledger import Resource
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.uuids import ZERO_UUID
@@ -361,3 +362,19 @@ def test_partitions_by_id_are_kept_apart_by_their_ids(sessions: FetchSessions, l
     assert isinstance(fetching, Fetching)
     assert [partition.topic_id for partition in fetching.partitions] == [new]
     assert ZERO_UUID not in (old, new)
+
+
+def test_the_partitions_of_all_sessions_have_a_limit(log: Log) -> None:
+    remembered = Resource("session_partitions", 5)
+    sessions = FetchSessions(Random(1), slots_max=10, remembered=remembered)
+    first, second, third = (Client(sessions, log) for _ in range(3))
+    first.fetch(topics(a=[0, 1, 2]))
+    second.fetch(topics(a=[0, 1]))
+    assert remembered.used == 5
+    assert third.fetch(topics(b=[0])) == [("b", 0)]
+    assert third.session_id == 0, "served, but nothing is remembered"
+    assert second.begin(topics(b=[0])) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (remembered.used, remembered.refused, len(sessions)) == (3, 2, 1)
+    first.epoch = -1
+    first.fetch(topics(a=[0]))
+    assert remembered.used == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.ledger import STALE_S, Account
+from tidelog.broker.ledger import STALE_S, TURN_BYTES, Account, Turn
 
 
 class Peer:
@@ -144,3 +144,27 @@ def test_a_thousand_that_wait_are_woken_one_after_the_other() -> None:
     for callback in later:
         callback()
     assert woken == waiting[::-1]
+
+
+def test_a_turn_hands_out_so_much_and_the_others_come_in_the_next_the_first_first() -> None:
+    later: list[Callable[[], None]] = []
+    turn = Turn(later.append)
+    served: list[int] = []
+
+    class Reader(Peer):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def resume(self) -> None:
+            served.append(self.number)
+            turn.spend(TURN_BYTES // 2)
+
+    turn.spend(TURN_BYTES)
+    readers = [Reader(number) for number in range(5)]
+    for reader in (*readers, *readers):
+        assert turn.is_spent
+        turn.wait(reader, reader.resume)
+    for count in (2, 4, 5):
+        assert len(later) == 1
+        later.pop()()
+        assert served == list(range(count))

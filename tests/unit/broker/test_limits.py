@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.broker.fakes import Link, World, framed
-from tidelog.broker.connection import Connection, Slot
+from tidelog.broker.connection import SCARCE_REQUESTS_MAX, Connection, Slot
 from tidelog.broker.connection_limits import Rate, parse_overrides
 from tidelog.broker.peer_log import LINES_MAX, WINDOW_S, PeerLog
 
@@ -225,6 +225,37 @@ def test_an_answer_made_in_turn_is_made_when_the_peer_takes_it() -> None:
     link.transport.peer_reads()
     assert link.answers == b"".join(bytes([number]) * 200 for number in range(4))
     assert link.listener.ledger.answer_bytes.used == 0
+
+
+def test_while_an_answer_waits_for_its_turn_nothing_more_is_read() -> None:
+    """A client is owed one answer behind the one that waits, not as many as it asked for."""
+    waiting: list[Slot] = []
+    handled = 0
+
+    def handle(connection: Connection, frame: memoryview) -> None:
+        nonlocal handled
+        handled += 1
+        slot = connection.park()
+        if waiting:
+            slot.fill_in_turn(lambda: [bytes(200)])
+        else:
+            waiting.append(slot)
+
+    link = Link(handle)
+    link.send(framed(b"fetch") * 50)
+    assert (handled, link.transport.reading) == (2, False)
+    waiting[0].fill([b"first"])
+    link.flow()
+    assert (handled, link.transport.reading, len(link.answers)) == (50, True, 5 + 49 * 200)
+
+
+def test_many_that_wait_anywhere_leave_fewer_places_to_each() -> None:
+    world = World()
+    listener = world.listener(lambda connection, frame: connection.park() and None)
+    world.ledger.parked_bytes.used = world.ledger.parked_bytes.limit
+    link = Link(echo, world=world, listener=listener)
+    link.send(framed(b"x") * 100)
+    assert len(link.connection._slots) == SCARCE_REQUESTS_MAX and not link.transport.reading
 
 
 def test_a_dropped_connection_makes_nothing_any_more() -> None:

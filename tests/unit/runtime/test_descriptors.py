@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.runtime.descriptors import Descriptors
+from tidelog.runtime.descriptors import (
+    Descriptors,
+    connections_max,
+    descriptors_max,
+    files_share,
+    raise_descriptors_max,
+)
 
 
 class Holder:
@@ -93,3 +99,17 @@ def test_a_file_that_is_not_open_is_not_kept(pool: Descriptors) -> None:
     pool.keep(holder)
     pool.let_go(holder)
     assert len(pool) == 0
+
+
+def test_files_and_connections_share_the_descriptors() -> None:
+    for limit in (256, 1024, 4096, 20_000, 1_000_000):
+        assert files_share(limit) <= min(limit // 2, 8192)
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+        assert (descriptors_max(), connections_max()) == (1024, 1024 - 512 - 128)
+        raise_descriptors_max()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,9 +9,10 @@ import time
 import pytest
 
 from tidelog.kernel.errors import ListenError
+from tidelog.kernel.ports import SocketOptions
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.loop import new_event_loop, run
-from tidelog.runtime.net import OsNet
+from tidelog.runtime.net import UNSENT_BYTES_MAX, OsNet
 from tidelog.runtime.workers import ThreadWorkers
 
 
@@ -79,6 +80,33 @@ def test_small_packets_leave_at_once_on_both_ends(loop_factory: object) -> None:
     with asyncio.Runner(loop_factory=loop_factory) as runner:  # type: ignore[arg-type]
         runner.run(main())
     assert all(seen)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no TCP_NOTSENT_LOWAT")
+def test_accepted_connections_have_the_listeners_buffers() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    class Look(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            sock = transport.get_extra_info("socket")
+            seen.append(
+                (
+                    sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+                    sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+                    sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT),
+                )
+            )
+
+    async def main() -> None:
+        listener = await OsNet().listen("127.0.0.1", 0, Look, SocketOptions(send_bytes=50_000, receive_bytes=40_000))
+        transport = await OsNet().connect("127.0.0.1", listener.port, asyncio.Protocol)
+        while not seen:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        transport.abort()
+        listener.close()
+
+    run(main())
+    assert seen == [(100_000, 80_000, UNSENT_BYTES_MAX)]  # the system doubles what it is asked for
 
 
 def test_an_empty_host_listens_on_every_address() -> None:
