@@ -23,8 +23,8 @@ HEAP = "1g"
 QUICK_DELETE = {"log.segment.delete.delay.ms": "200"}
 """Both brokers: the files of a deleted topic are gone before the next run begins."""
 LOOK_OFTEN = {"log.retention.check.interval.ms": "1000"}
-"""Tidelog removes them when it looks at retention. Not for the node called `many`: a look at ten thousand partitions each
-second would be measured too."""
+"""Tidelog removes them when it looks at retention. Not for the node called `many`: a look at ten thousand partitions
+each second would be measured too."""
 SYNC_MODE = "tidelog.sync.mode"
 
 
