@@ -209,6 +209,11 @@ class LogDirectory:
         return name
 
     @property
+    def removals(self) -> int:
+        """Deleted directories that are still there."""
+        return len(self._removals)
+
+    @property
     def next_removal_ms(self) -> int | None:
         return min((due for due, _ in self._removals), default=None)
 

@@ -13,6 +13,7 @@ from tidelog.metadata.live_config import LiveConfig
 from tidelog.replication.housekeeping import Housekeeping
 
 _ROOM_CHECK_S = 1.0
+_REMOVAL_CHECK_S = 5.0
 _IDLE_CHECK_S = 10.0
 _LIMITS_CHECK_S = 1.0
 _LAG_CHECK_S = 0.02
@@ -47,6 +48,7 @@ class Upkeep:
 
         return [
             every(ms("log.retention.check.interval.ms"), self._retention),
+            every(lambda: _REMOVAL_CHECK_S, self._housekeeping.remove_due_files),
             every(ms("log.flush.offset.checkpoint.interval.ms"), self._checkpoint),
             every(ms("producer.id.expiration.check.interval.ms"), self._housekeeping.expire_producers),
             every(lambda: _IDLE_CHECK_S, self._idle),
@@ -57,7 +59,6 @@ class Upkeep:
 
     async def _retention(self) -> None:
         await self._housekeeping.apply_retention()
-        await self._housekeeping.remove_due_files()
 
     async def _checkpoint(self) -> None:
         """Sync what was written, then say so: a recovery point is never ahead of the disk."""

@@ -20,7 +20,7 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 
 _SLICE: Final = 200
-_REMOVALS_PER_TURN: Final = 100
+_REMOVALS_PER_TURN: Final = 20
 _log = logging.getLogger("tidelog.housekeeping")
 
 
@@ -97,10 +97,14 @@ class Housekeeping:
             partition.home.failed(error)
 
     async def remove_due_files(self) -> None:
+        """Deleted topics and segments whose delay is over, some in each turn of the loop until all are gone."""
         now_ms = self._clock.wall_ms()
         for home in self._partitions.online():
             try:
-                home.directory.remove_due(now_ms, limit=_REMOVALS_PER_TURN)
+                for _ in range(0, home.directory.removals, _REMOVALS_PER_TURN):
+                    if not home.directory.remove_due(now_ms, limit=_REMOVALS_PER_TURN):
+                        break
+                    await asyncio.sleep(0)
                 for number, log in enumerate(list(home.directory.partitions.values())):
                     log.remove_due_files(now_ms)
                     if number % _SLICE == _SLICE - 1:

@@ -434,3 +434,15 @@ def test_configs_of_a_topic_become_those_of_its_log() -> None:
     )
     assert (config.retention_ms, config.retention_bytes, config.segment_ms) == (-1, 99, 77)
     assert log_config({}, VALUES).file_delete_delay_ms == 60_000
+
+
+def test_a_large_deleted_topic_is_gone_in_one_go_of_many_turns(world: World) -> None:
+    world.create("t", 50)
+    topic_id = world.partition("t").topic_id
+    world.apply(r.RemoveTopicRecord(topic_id=topic_id))
+    world.clock.now_ms += 60_000
+    removed: list[int] = []
+    real = world.directory.remove_due
+    world.directory.remove_due = lambda *args, **limit: removed.append(real(*args, **limit)) or removed[-1]  # type: ignore[method-assign,func-returns-value]
+    run(world.housekeeping.remove_due_files())
+    assert world.names() == [] and len(removed) > 1
