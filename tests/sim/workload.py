@@ -85,6 +85,10 @@ def check_failure(world: SimulatedWorld, expected: type[BaseException] | None = 
 async def restart(world: SimulatedWorld, *, power_cut: bool = False) -> None:
     """Kill the node, leave it dead for a while, and start it until that succeeds."""
     world.kill(power_cut=power_cut)
+    await start(world)
+
+
+async def start(world: SimulatedWorld) -> None:
     await world.pause(0, 1.0)
     while not await world.start():
         await world.pause(0, 0.2)
@@ -94,13 +98,19 @@ async def restart(world: SimulatedWorld, *, power_cut: bool = False) -> None:
 
 
 async def kills(world: SimulatedWorld) -> None:
-    """At random times and at random disk operations, in the middle of a write."""
+    """At random times and at random disk operations, in the middle of a write; now and then a clean stop."""
     for _ in range(4):
-        if world.random.random() < 0.5:
+        is_clean = world.random.random() < 0.3
+        if not is_clean and world.random.random() < 0.6:
             world.disk.faults.crash_at = world.disk.operations + world.random.randint(1, 40)
+        world.disk.faults.sync_delay_s = world.random.choice([0.002, 0.05])
         await world.crash_or(0.05, 3.0)
         check_failure(world)
-        await restart(world)
+        if is_clean:
+            await world.stop()
+            await start(world)
+        else:
+            await restart(world)
 
 
 def rough_net(seed: int) -> NetOptions:
@@ -144,9 +154,10 @@ async def power_cuts(world: SimulatedWorld) -> None:
 async def run_power_cuts(seed: int) -> History:
     """Synced mode: nothing that was acknowledged with acks=all, or read by anybody, is taken by a power cut."""
     # The reader sees what acks=1 wrote only when that is safe, too.
-    producers = (Kind(acks=1), Kind(), Kind(idempotent=True), Kind(idempotent=True))
+    # Batches that span sectors can be torn within.
+    producers = (Kind(acks=1, padding=150), Kind(padding=150), Kind(idempotent=True), Kind(idempotent=True))
     upkeep = {"log.flush.offset.checkpoint.interval.ms": "700", "log.retention.check.interval.ms": "100"}
-    topic = {"retention.bytes": "1000", "internal.segment.bytes": "400", "file.delete.delay.ms": "100"}
+    topic = {"retention.bytes": "2000", "internal.segment.bytes": "900", "file.delete.delay.ms": "100"}
     return await run_plan(
         seed,
         Plan(
@@ -157,6 +168,24 @@ async def run_power_cuts(seed: int) -> History:
             topic=topic if seed % 2 else {},
             power_cut=True,
         ),
+    )
+
+
+async def torn(world: SimulatedWorld) -> None:
+    """Much that is not synced when the power goes: the start finds batches of which sectors are missing."""
+    for _ in range(5):
+        world.disk.faults.sync_delay_s = 0.5
+        await world.crash_or(0.2, 1.0)
+        check_failure(world)
+        world.disk.faults.sync_delay_s = 0.002
+        await restart(world, power_cut=True)
+
+
+async def run_torn(seed: int) -> History:
+    hasty = Kind(acks=1, padding=300)
+    topic = {"internal.segment.bytes": "6000"}
+    return await run_plan(
+        seed, Plan(chaos=torn, producers=(hasty, hasty, hasty, Kind()), topic=topic, power_cut=True, batches=30)
     )
 
 
@@ -249,6 +278,7 @@ async def run_full_disk(seed: int) -> History:
 WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, History]]] = {
     "log": run_workload,
     "power": run_power_cuts,
+    "torn": run_torn,
     "slow": run_slow_disk,
     "bad": run_bad_disk,
     "full": run_full_disk,

@@ -45,7 +45,7 @@ def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_entries", "_is_stale", "_unwritten_from", "changes", "latest", "path", "synced_changes")
+    __slots__ = ("_disk", "_entries", "_is_stale", "changes", "is_unwritten", "latest", "path", "synced_changes")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -55,7 +55,7 @@ class LeaderEpochs:
         self.changes = 0
         self.synced_changes = 0
         self._is_stale = False
-        self._unwritten_from: int | None = None
+        self.is_unwritten = False
 
     def load(self) -> bool:
         """Whether the file told anything, be it that there is no epoch. CorruptFileError as in decode_epochs."""
@@ -84,15 +84,17 @@ class LeaderEpochs:
             self.write()
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """A leader's epoch begins at the log's end. It is written down once there is a batch in it (`settle`): a start
+        """A leader's epoch begins at the log's end. It is written down when there is a batch for it (`settle`): a start
         would drop it before that, and ten thousand partitions get a new epoch whenever their node comes back."""
-        if self.note(epoch, start_offset) and self._unwritten_from is None:
-            self._unwritten_from = start_offset
+        if self.note(epoch, start_offset):
+            self.is_unwritten = True
 
-    def settle(self, log_end_offset: int) -> None:
-        """Write down the epochs that have batches by now."""
-        if self._unwritten_from is not None and self._unwritten_from < log_end_offset:
-            self.write()
+    def settle(self) -> None:
+        """Write down the epochs that have begun: a batch follows. DiskFullError when there is no room."""
+        self.write()
+        if self._is_stale:
+            self.is_unwritten = True
+            raise DiskFullError(f"no room for {self.path}")
 
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch in which the offset was, or would be, written; -1 when nothing is known of it."""
@@ -145,7 +147,7 @@ class LeaderEpochs:
     def write(self) -> None:
         data = encode_lines(f"{epoch} {start}" for epoch, start in self._entries)
         self.changes += 1
-        self._unwritten_from = None
+        self.is_unwritten = False
         try:
             self._disk.replace_file(self.path, data, durable=False)
             self._is_stale = False

@@ -198,12 +198,16 @@ class PartitionLog(ReadableLog):
                 active = self.roll(now_ms)
             else:
                 self._note_calm(active)
+        epochs = self.leader_epochs
+        if leader_epoch > epochs.latest:
+            epochs.begin(leader_epoch, base_offset)
+        if epochs.is_unwritten:
+            # Before the first batch: a start takes one whose epoch the file does not know for damaged.
+            epochs.settle()
         _pack_offset(batch, 0, base_offset)
         _pack_epoch(batch, 12, leader_epoch)
         position = active.append(batch, size, last_offset, max_timestamp, config.index_interval_bytes)
         self._recent.note(base_offset, position)
-        if leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
         self.log_end_offset = last_offset + 1
         if has_producer:
             if is_control:
@@ -466,7 +470,6 @@ class PartitionLog(ReadableLog):
     def flush_begin(self) -> FlushRound:
         """What the caller must sync, `await disk.sync(round.files, round.directories)`, before flush_done(round)."""
         epochs = self.leader_epochs
-        epochs.settle(self.log_end_offset)
         has_epochs = epochs.changes != epochs.synced_changes and epochs.is_written()
         marks = (
             self._truncations,

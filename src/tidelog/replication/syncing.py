@@ -52,8 +52,8 @@ class SyncRounds:
     async def flush(self, logs: Iterable[PartitionLog]) -> None:
         """Make these durable in one go, beside the rounds: for a checkpoint in page-cache mode. A failure is told to
         `on_failure` as that of a round is."""
-        rounds = [(log, log.flush_begin()) for log in logs]
         try:
+            rounds = [(log, log.flush_begin()) for log in logs]
             await self._sync(rounds)
         except DiskError as error:
             self._fail(error)
@@ -74,8 +74,8 @@ class SyncRounds:
         if self._is_ended or not wanted:
             return
         self.rounds += 1
-        rounds = [(entry, entry.log.flush_begin()) for entry in wanted.values()]
         try:
+            rounds = [(entry, entry.log.flush_begin()) for entry in wanted.values()]
             self._under_way = asyncio.ensure_future(self._sync([(entry.log, flushing) for entry, flushing in rounds]))
         except DiskError as error:
             self._fail(error)

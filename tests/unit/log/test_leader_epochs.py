@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.log.helpers import DIRECTORY, append, batch_of, open_log, sim_disk
+from tidelog.kernel.errors import DiskFullError
 from tidelog.log.errors import CorruptFileError
 from tidelog.log.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from tidelog.sim.disk import SimDisk
@@ -32,7 +33,9 @@ def test_the_checkpoint_has_one_line_an_epoch() -> None:
     assert again.latest == 5
 
 
-def test_an_epoch_of_the_leader_is_written_down_by_the_first_flush_that_has_a_batch_of_it() -> None:
+def test_an_epoch_of_the_leader_is_written_down_before_its_first_batch() -> None:
+    """Not at a later flush: a start takes a last batch whose epoch the file does not know for damaged, and a kill -9
+    would have taken what page-cache mode had acknowledged."""
     disk = sim_disk()
     log = open_log(disk)
     log.leader_epochs.begin(0, log.log_end_offset)
@@ -40,13 +43,28 @@ def test_an_epoch_of_the_leader_is_written_down_by_the_first_flush_that_has_a_ba
     assert disk.read_file(FILE) is None, "a start would drop it"
     assert log.leader_epochs.latest == 0
     append(log, leader_epoch=0)
+    assert disk.read_file(FILE) == b"0\n1\n0 0\n"
     log.leader_epochs.begin(3, log.log_end_offset)
     log.flush()
-    assert disk.read_file(FILE) == b"0\n2\n0 0\n3 1\n"
+    assert disk.read_file(FILE) == b"0\n1\n0 0\n"
     log.leader_epochs.begin(4, log.log_end_offset)
     append(log, leader_epoch=4)
-    log.close(0)
     assert disk.read_file(FILE) == b"0\n2\n0 0\n4 1\n"
+    killed = open_log(disk.crash(keep_page_cache=True))
+    assert killed.log_end_offset == 2
+
+
+def test_a_batch_is_refused_while_there_is_no_room_for_its_epoch() -> None:
+    disk = sim_disk()
+    log = open_log(disk)
+    append(log, leader_epoch=0)
+    log.leader_epochs.begin(3, log.log_end_offset)
+    disk.faults.full_at = range(disk.operations + 1, disk.operations + 2)
+    with pytest.raises(DiskFullError):
+        append(log, leader_epoch=3)
+    assert log.log_end_offset == 1
+    append(log, leader_epoch=3)
+    assert open_log(disk.crash(keep_page_cache=True)).log_end_offset == 2
 
 
 def test_appends_assign_the_epoch_at_their_first_offset() -> None:
