@@ -28,6 +28,7 @@ _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BI
 _WRITE_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _IOV_MAX: Final = 512
 _READ_CHUNK: Final = 64 * 1024
+_OPEN_FILES: Final = 2048
 _SYNCFS_FROM_FILES: Final = 16
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
@@ -217,11 +218,14 @@ class OsFile:
 
 class OsDisk:
     """`open_files_max` bounds the descriptors of clean files; those with unsynced data keep theirs. When there are
-    `dirty_files_max` of them, all are synced."""
+    nearly `dirty_files_max` of them, all are synced: beside the loop if there is one and it leaves time for that.
+    Unless given, both follow from what the process may open."""
 
-    def __init__(self, *, open_files_max: int = 1024, dirty_files_max: int | None = None) -> None:
-        self.descriptors = Descriptors(open_files_max)
-        self._dirty_files_max = dirty_files_max if dirty_files_max is not None else _most_descriptors(open_files_max)
+    def __init__(self, *, open_files_max: int | None = None, dirty_files_max: int | None = None) -> None:
+        share = _most_descriptors(_OPEN_FILES)
+        self.descriptors = Descriptors(open_files_max or max(share // 2, 1))
+        self._dirty_files_max = dirty_files_max if dirty_files_max is not None else max(share, open_files_max or 1)
+        self._relief: asyncio.Future[None] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._replacing = Replacing(self._replace_file)
@@ -540,8 +544,11 @@ class OsDisk:
         """Open the file's descriptor, closing one that was not used lately when there are too many."""
         if file._closed:
             raise DiskError(f"cannot use {file.path}: it is closed")
-        if not self.descriptors.make_room() and len(self.descriptors) >= self._dirty_files_max:
-            self._sync_kept()
+        if not self.descriptors.make_room():
+            if len(self.descriptors) >= self._dirty_files_max:
+                self._sync_kept()
+            elif len(self.descriptors) > self._dirty_files_max * 3 // 4 and self._relief is None:
+                self._relieve()
         try:
             file.fd = os.open(file.path, _READ_WRITE | flags, 0o644)
         except OSError as error:
@@ -554,9 +561,25 @@ class OsDisk:
 
     def _sync_kept(self) -> None:
         """So many are written and not synced that none could be opened any more: all at once, which is one call."""
-        kept = [file for file in self.descriptors.kept if isinstance(file, OsFile)]
-        self.sync_now([file for file in kept if not file._syncs and not file._broken])
+        self.sync_now(self._unsynced())
         self.descriptors.make_room()
+
+    def _relieve(self) -> None:
+        """The same before it is too late, while the loop goes on. A failure marks the files: their next sync tells."""
+        try:
+            self._relief = asyncio.ensure_future(self.sync(self._unsynced()))
+        except RuntimeError:  # no loop runs: a start, a stop or a tool, which may wait
+            return
+        self._relief.add_done_callback(self._relieved)
+
+    def _relieved(self, relief: asyncio.Future[None]) -> None:
+        self._relief = None
+        if not relief.cancelled():
+            relief.exception()
+
+    def _unsynced(self) -> list[OsFile]:
+        kept = [file for file in self.descriptors.kept if isinstance(file, OsFile)]
+        return [file for file in kept if not file._syncs and not file._broken]
 
     def close(self) -> None:
         """Close every descriptor; syncs and reads under way finish first."""

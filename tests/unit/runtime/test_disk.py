@@ -123,6 +123,31 @@ def test_unsynced_files_are_synced_before_a_descriptor_of_theirs_is_taken(
     assert synced == ["f000", "f001", "third"]
 
 
+def test_before_that_they_are_synced_while_the_loop_goes_on(make_disk: MakeDisk, tmp_path: Path) -> None:
+    disk = make_disk(open_files_max=2, dirty_files_max=8)
+    threads: list[threading.Thread] = []
+    disk._data_sync = lambda fd: threads.append(threading.current_thread())
+
+    async def scenario() -> None:
+        files = create(disk, tmp_path, 8)
+        for number in range(200):
+            files[number % 8].append((b"x",))
+            while disk._relief is not None:
+                await asyncio.wait([disk._relief])
+
+    asyncio.run(scenario())
+    assert threads and threading.main_thread() not in threads
+
+
+def test_how_many_are_open_follows_from_what_the_process_may_open(
+    make_disk: MakeDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, clean, dirty in ((4096, 1024, 2048), (100, 25, 50), (1 << 20, 4096, 8192)):
+        monkeypatch.setattr("tidelog.runtime.disk.descriptors_max", lambda limit=limit: limit)
+        disk = make_disk()
+        assert (disk.descriptors.open_max, disk._dirty_files_max) == (clean, dirty)
+
+
 @needs_proc
 def test_the_file_used_lately_stays_open(make_disk: MakeDisk, tmp_path: Path) -> None:
     disk = make_disk(open_files_max=3)
