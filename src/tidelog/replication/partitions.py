@@ -12,7 +12,6 @@ from random import Random
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock
-from tidelog.log.partition_log import PartitionLog
 from tidelog.log.partition_metadata import is_same_topic
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
@@ -130,6 +129,7 @@ class Partitions:
         """The record is committed, so the topic exists; but a disk that is full or broken must not take the others
         down with it."""
         name = (topic.name, index)
+        is_first = name not in self._unserved
         self._unserved[name] = topic.topic_id
         home = self._home_of(topic, index, image)
         if home is None:
@@ -137,7 +137,8 @@ class Partitions:
         try:
             self._open(home, topic, index, image, values)
         except DiskFullError as error:
-            _log.error("no room for %s-%d: %s; it opens when there is", topic.name, index, error)
+            if is_first:
+                _log.error("no room for %s-%d: %s; it opens when there is", topic.name, index, error)
         except DiskError as error:
             home.give_up(error)
         else:
@@ -229,16 +230,14 @@ class Partitions:
     def open_unserved(self, image: MetadataImage, values: BrokerValues) -> int:
         """Try again those for which there was no room; how many are served now."""
         before = len(self._unserved)
-        for name, index in sorted(self._unserved):
+        for (name, index), topic_id in sorted(self._unserved.items()):
             topic = image.topics.get(name)
-            if topic is not None and index in topic.partitions:
+            # The image may be ahead of what has been followed: a new topic of that name is not this one.
+            if topic is not None and topic.topic_id == topic_id and index in topic.partitions:
                 self._try_open(topic, index, image, values)
         return before - len(self._unserved)
 
     # for the checkpoints
-
-    def logs(self) -> list[PartitionLog]:
-        return [partition.log for partition in self]
 
     def high_watermarks(self, home: Home) -> dict[Name, int]:
         return {name: partition.high_watermark for name, partition in self._by_name.items() if partition.home is home}

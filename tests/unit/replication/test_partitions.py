@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -253,7 +254,7 @@ def test_a_directory_of_another_topic_of_that_name_is_set_aside(world: World) ->
 
 
 def test_a_full_disk_does_not_stop_those_that_are_there(caplog: Any) -> None:
-    """The record is committed, so the topic exists; its partition opens when there is room, at the next start."""
+    """The record is committed, so the topic exists; its partition opens when there is room."""
     world = World(SimDisk(Random(3), DiskFaults(capacity_bytes=3_100)))
     world.create("first")
     with pytest.raises(DiskFullError):
@@ -264,10 +265,24 @@ def test_a_full_disk_does_not_stop_those_that_are_there(caplog: Any) -> None:
     assert world.partitions.get("second", 0) is None
     assert "no room for second-0" in caplog.text
     assert world.partition("first").log.log_end_offset == end
+    assert world.partitions.open_unserved(world.publisher.image, VALUES) == 0
+    assert caplog.text.count("no room for second-0") == 1, "not once a second"
     world.disk.faults = DiskFaults()
-    world.directory.abandon()
-    world.open()
+    assert world.partitions.open_unserved(world.publisher.image, VALUES) == 1
     append(world.partition("second"))
+
+
+def test_room_does_not_open_a_topic_whose_creation_is_yet_to_be_followed() -> None:
+    """The image is ahead: the topic was deleted and made again, and the deltas are still being followed."""
+    world = World(SimDisk(Random(3), DiskFaults(capacity_bytes=100)))
+    world.create("t")
+    assert world.partitions.get("t", 0) is None
+    world.disk.faults = DiskFaults()
+    old = world.publisher.image
+    (topic,) = old.topics.values()
+    ahead = replace(old, topics={"t": replace(topic, topic_id=b"n" * 16)})
+    assert world.partitions.open_unserved(ahead, VALUES) == 0
+    assert world.partitions.open_unserved(old, VALUES) == 1
 
 
 # upkeep
