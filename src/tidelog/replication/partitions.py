@@ -12,6 +12,7 @@ from random import Random
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Clock
+from tidelog.log.errors import DamagedLogError
 from tidelog.log.partition_metadata import is_same_topic
 from tidelog.metadata.config import BrokerValues
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage, TopicImage
@@ -78,6 +79,10 @@ class Partitions:
                 self._load_home(home, image, values)
             except DiskError as error:
                 home.give_up(error)
+            except DamagedLogError as error:
+                if len(self.homes) == 1:
+                    raise
+                home.give_up(DiskError(str(error)))
         for _, topic in sorted(image.topics.items()):
             for _ in self._follow(topic, image, values):
                 pass

@@ -166,6 +166,23 @@ async def test_a_log_that_was_moved_by_hand_is_led_where_it_is(world: SimulatedW
 
 
 @on_three
+async def test_a_log_that_lost_what_was_synced_keeps_its_directory_away_not_the_others(
+    world: SimulatedWorld, peer: Peer
+) -> None:
+    await peer.create_topic("t", 3)
+    lost = next(index for index, path in where(world, "t").items() if path == "/b")
+    for index in range(3):
+        assert await produce(peer, "t", index) == ErrorCode.NONE
+    await world.stop()
+    world.disk.remove(f"/b/t-{lost}/{0:020d}.log")
+    await world.start()
+    peer = Peer(world.node)  # type: ignore[arg-type]
+    assert (await described(peer))["/b"] == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    codes = [await produce(peer, "t", index) for index in range(3)]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if index == lost else ErrorCode.NONE for index in range(3)]
+
+
+@on_three
 async def test_the_directory_of_the_metadata_takes_the_node_with_it(world: SimulatedWorld, peer: Peer) -> None:
     await peer.create_topic("t", 3)
     world.disk.faults = DiskFaults(broken_below=("/a",))
