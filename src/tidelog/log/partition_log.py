@@ -7,7 +7,6 @@ is read stands in readable_log.py.
 
 from __future__ import annotations
 
-import logging
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -33,8 +32,6 @@ _pack_offset: Final = Struct(">q").pack_into
 _pack_epoch: Final = Struct(">i").pack_into
 _new_tuple: Final = tuple.__new__
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-
-_logger = logging.getLogger(__name__)
 
 
 class AppendResult(NamedTuple):
