@@ -16,7 +16,7 @@ from tidelog.log.reading import Read, bring
 
 T = TypeVar("T")
 
-REQUEST_BYTES_MAX: Final = 1 << 20
+REQUEST_BYTES_MAX: Final = 512 * 1024
 """The most that one cold request is given, but for a first batch that is larger."""
 _REQUESTS_MAX: Final = 16
 

@@ -135,7 +135,7 @@ async def test_so_many_read_at_once_and_the_others_stand_in_line(world: Simulate
 @on_node
 async def test_a_cold_answer_is_bounded_but_for_its_first_batch(world: SimulatedWorld, peer: Peer) -> None:
     await peer.create_topic("t", 2, {"max.message.bytes": str(REQUEST_BYTES_MAX * 2)})
-    for size in (REQUEST_BYTES_MAX + 1000, 400_000, 400_000):
+    for size in (REQUEST_BYTES_MAX + 1000, 200_000, 200_000):
         for index in (0, 1):
             peer.produce_batch("t", bytes(build_batch([RecordInput(None, bytes(size), 1)])), partition=index)
     for index in (0, 1):

@@ -410,3 +410,22 @@ async def test_an_answer_is_no_larger_than_the_loop_reads_in_a_moment(world: Sim
         peer.produce_batch("t", batch, partition=index)
     answer = await peer.call(fetch("t", *([0] * 12)), 11, FetchResponse)
     assert [len(batches(data)) for data in partitions_of(answer)] == [1] * 8 + [0] * 4
+
+
+@on_node
+async def test_answers_are_shorter_while_others_wait_for_news(world: SimulatedWorld, peer: Peer) -> None:
+    await peer.create_topic("t")
+    await peer.create_topic("large")
+    batch = bytes(build_batch([RecordInput(None, bytes(200_000), 1)]))
+    for _ in range(8):
+        peer.produce_batch("large", batch)
+    assert world.node is not None
+    waiting = Peer(world.node)
+    waiting.send(fetch("t", 0, max_wait_ms=5000), 11)
+    for _ in range(3):  # in full, and as one that is like the one before
+        answer = await peer.call(fetch("large", 0), 11, FetchResponse)
+        assert batches(partitions_of(answer)[0]) == [0, 1]
+    waiting.lose()
+    for _ in range(3):
+        answer = await peer.call(fetch("large", 0), 11, FetchResponse)
+        assert batches(partitions_of(answer)[0]) == list(range(8))

@@ -16,7 +16,7 @@ from tidelog.broker.api import Api
 from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
-from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, Longhand, learn
+from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, SHORT_ANSWER_BYTES, Longhand, learn
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
 from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
@@ -99,7 +99,8 @@ class _Fetch:
         services = self._ctx.services
         room = min(self._request.max_bytes, services.config.integer("fetch.max.bytes"), ANSWER_BYTES_MAX)
         # The fuller the node is of answers that nobody takes, the smaller they become.
-        return min(room, max(services.ledger.answer_bytes.left // 2, LEAST_ROOM))
+        room = min(room, max(services.ledger.answer_bytes.left // 2, LEAST_ROOM))
+        return min(room, SHORT_ANSWER_BYTES) if services.ledger.parked_bytes.used else room
 
     def _find(self, fetched: FetchedPartition) -> Partition | ErrorCode:
         services = self._ctx.services
