@@ -11,16 +11,11 @@ _SWEEP_AT: Final = 1024
 
 
 class Deadline:
-    __slots__ = ("_callback", "_owner", "at_s", "order")
+    __slots__ = ("_callback", "_owner")
 
-    def __init__(self, owner: Deadlines, at_s: float, order: int, callback: Callable[[], None]) -> None:
+    def __init__(self, owner: Deadlines, callback: Callable[[], None]) -> None:
         self._owner = owner
-        self.at_s = at_s
-        self.order = order
         self._callback: Callable[[], None] | None = callback
-
-    def __lt__(self, other: Deadline) -> bool:
-        return (self.at_s, self.order) < (other.at_s, other.order)
 
     def cancel(self) -> None:
         if self._callback is not None:
@@ -41,7 +36,7 @@ class Deadlines:
     """Belongs to the loop that runs when the first deadline is set."""
 
     def __init__(self) -> None:
-        self._heap: list[Deadline] = []
+        self._heap: list[tuple[float, int, Deadline]] = []  # when, the order of those with one time, what
         self._timer: asyncio.Handle | None = None
         self._timer_at_s = 0.0
         self._order = 0
@@ -53,12 +48,12 @@ class Deadlines:
     def after(self, delay_s: float, callback: Callable[[], None]) -> Deadline:
         loop = asyncio.get_running_loop()
         self._order += 1
-        deadline = Deadline(self, loop.time() + delay_s, self._order, callback)
-        heapq.heappush(self._heap, deadline)
+        deadline = Deadline(self, callback)
+        heapq.heappush(self._heap, (loop.time() + delay_s, self._order, deadline))
         # Most waits end early; what they leave behind must not outgrow what still waits.
         if self._cancelled > _SWEEP_AT and self._cancelled > len(self._heap) // 2:
             # In place: the callback that made this one may be running within _fire.
-            self._heap[:] = [entry for entry in self._heap if not entry.is_cancelled]
+            self._heap[:] = [entry for entry in self._heap if not entry[2].is_cancelled]
             heapq.heapify(self._heap)
             self._cancelled = 0
         self._arm(loop)
@@ -69,11 +64,11 @@ class Deadlines:
         if not heap:
             return
         if self._timer is not None:
-            if self._timer_at_s <= heap[0].at_s:
+            if self._timer_at_s <= heap[0][0]:
                 return
             self._timer.cancel()
         # The handle itself cannot be asked: for a time that has come uvloop gives a plain one, without when().
-        self._timer_at_s = heap[0].at_s
+        self._timer_at_s = heap[0][0]
         self._timer = loop.call_at(self._timer_at_s, self._fire)
 
     def _fire(self) -> None:
@@ -83,10 +78,10 @@ class Deadlines:
         newest = self._order
         heap = self._heap
         try:
-            while heap and (heap[0].is_cancelled or heap[0].at_s <= now_s):
-                if heap[0].order > newest:
+            while heap and (heap[0][2].is_cancelled or heap[0][0] <= now_s):
+                if heap[0][1] > newest:
                     break  # set by one of these callbacks: the loop has a turn first
-                deadline = heapq.heappop(heap)
+                _, _, deadline = heapq.heappop(heap)
                 if deadline.is_cancelled:
                     self._cancelled -= 1
                 else:
@@ -99,7 +94,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for deadline in self._heap:
+        for _, _, deadline in self._heap:
             deadline.cancel()
         self._heap.clear()
         self._cancelled = 0

@@ -7,22 +7,26 @@ to complain, so no answer and no effect differs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal
 
-from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.connection import Answer, Connection, Slot
 from tidelog.broker.context import RequestContext
 from tidelog.broker.metrics import TopicCounters
-from tidelog.broker.produce_answers import Committing, refuse
+from tidelog.broker.produce_answers import refuse
 from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
+from tidelog.kernel.ports import Buffer
 from tidelog.log.errors import LogError
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request, encode_response
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.protocol.uuids import ZERO_UUID
 from tidelog.replication.validate import plain_header
 
 if TYPE_CHECKING:
+    from tidelog.broker.deadlines import Deadline
     from tidelog.log.partition_log import AppendResult
     from tidelog.replication.partition import Partition
 
@@ -67,13 +71,13 @@ class ProduceAgain:
         "_pieces",
         "_prefix",
         "_records_at",
-        "_services",
         "_timeout_ms",
         "_topic",
         "_topic_id",
         "_unpack",
         "_version",
         "_wall_ms",
+        "services",
     )
 
     def __init__(self, request: ProduceRequest, ctx: RequestContext) -> None:
@@ -82,7 +86,7 @@ class ProduceAgain:
         self._timeout_ms = request.timeout_ms
         self._topic = topic.name
         self._topic_id = topic.topic_id if ctx.version >= _BY_ID_FROM else None
-        self._services = ctx.services
+        self.services = ctx.services
         self._api = ctx.api
         self._version = ctx.version
         self._client_id = ctx.client_id
@@ -115,7 +119,7 @@ class ProduceAgain:
     def _cut_answer(self, version: int) -> None:
         (_, correlation_id), (_, index), (_, base_offset), (_, log_start) = _MARKS
         answer = _Partition(index=index, base_offset=base_offset, log_start_offset=log_start)
-        encoded = encode_response(self._response(answer), version, correlation_id)
+        encoded = encode_response(self.response(answer), version, correlation_id)
         layout, self._pieces = cut(encoded, _MARKS)
         self._pack = layout.pack
 
@@ -148,7 +152,7 @@ class ProduceAgain:
             return False
         if partition is not self._partition:
             self._partition = partition
-            self._counters = self._services.metrics.topic(log.topic)
+            self._counters = self.services.metrics.topic(log.topic)
         try:
             result = partition.append(records, header, now_ms)
         except (LogError, DiskError) as error:
@@ -159,17 +163,19 @@ class ProduceAgain:
         counters.bytes_in += size
         acks = self._acks
         if acks == -1 and partition.high_watermark <= result.last_offset:
-            self._park(result, partition, connection, correlation_id)
+            waiting = Uncommitted(self, connection, correlation_id, partition, result)
+            waiting.watch(self._timeout_ms)
             return None
         api = self._api
         api.count += 1
         api.seconds += self._monotonic_s() - connection.received_s
         if acks == 0:
             return None
+        return self.encode(correlation_id, index, result.base_offset, log.log_start_offset)
+
+    def encode(self, correlation_id: int, index: int, base_offset: int, log_start_offset: int) -> bytes:
         start, topic, code, time, rest = self._pieces
-        return self._pack(
-            start, correlation_id, topic, index, code, result.base_offset, time, log.log_start_offset, rest
-        )
+        return self._pack(start, correlation_id, topic, index, code, base_offset, time, log_start_offset, rest)
 
     def _other_size(self, frame: memoryview) -> tuple[int, int]:
         """Size and position of records that are smaller or larger; -1 when their length is written otherwise."""
@@ -186,35 +192,94 @@ class ProduceAgain:
     def _refuse(
         self, error: LogError | DiskError, partition: Partition, connection: Connection, correlation_id: int
     ) -> Answer | None:
-        ctx = self._make_context(connection, correlation_id)
+        ctx = self.context(connection, correlation_id, connection.received_s)
         ctx.services.metrics.topic(partition.topic).produces += 1
-        response = self._response(refuse(error, partition, ctx))
+        response = self.response(refuse(error, partition, ctx))
         ctx.services.metrics.answered(ctx.api, ctx.received_s)
         if self._acks == 0:
             connection.close()
             return None
         return ctx.encode(response)
 
-    def _park(self, result: AppendResult, partition: Partition, connection: Connection, correlation_id: int) -> None:
-        """acks=all, and the batch is not committed yet."""
-        answer = _Partition(
-            index=partition.index, base_offset=result.base_offset, log_start_offset=partition.log_start_offset
-        )
-        uncommitted = [(partition, result.last_offset + 1, answer)]
-        ctx = self._make_context(connection, correlation_id)
-        Committing(self._response(answer), uncommitted, ctx).park(self._timeout_ms)
-
-    def _response(self, answer: _Partition) -> ProduceResponse:
+    def response(self, answer: _Partition) -> ProduceResponse:
         topic = _Topic(name=self._topic, topic_id=self._topic_id or ZERO_UUID, partition_responses=[answer])
         return ProduceResponse(responses=[topic])
 
-    def _make_context(self, connection: Connection, correlation_id: int) -> RequestContext:
+    def answered(self, received_s: float) -> None:
+        api = self._api
+        api.count += 1
+        api.seconds += self._monotonic_s() - received_s
+
+    def context(self, connection: Connection, correlation_id: int, received_s: float) -> RequestContext:
         return RequestContext(
-            self._services,
-            connection,
-            self._api,
-            self._version,
-            correlation_id,
-            self._client_id,
-            connection.received_s,
+            self.services, connection, self._api, self._version, correlation_id, self._client_id, received_s
         )
+
+
+class Uncommitted:
+    """One batch with acks=all that is written and not yet committed: what `Committing` is for a whole request."""
+
+    __slots__ = (
+        "_again",
+        "_base_offset",
+        "_connection",
+        "_correlation_id",
+        "_deadline",
+        "_end_offset",
+        "_log_start_offset",
+        "_partition",
+        "_received_s",
+        "_slot",
+    )
+
+    def __init__(
+        self,
+        again: ProduceAgain,
+        connection: Connection,
+        correlation_id: int,
+        partition: Partition,
+        result: AppendResult,
+    ) -> None:
+        self._again = again
+        self._connection = connection
+        self._correlation_id = correlation_id
+        self._received_s = connection.received_s
+        self._partition = partition
+        self._base_offset = result.base_offset
+        self._end_offset = result.last_offset + 1
+        self._log_start_offset = partition.log.log_start_offset
+        self._deadline: Deadline | None = None
+        slot = connection.park()
+        slot.on_drop = self._end
+        self._slot: Slot | None = slot
+
+    def watch(self, timeout_ms: int) -> None:
+        self._deadline = self._again.services.deadlines.after(max(timeout_ms, 0) / 1000, self._timed_out)
+        self._partition.when_committed(self._end_offset, self._committed)
+
+    def _timed_out(self) -> None:
+        # What was written stays, and may yet be committed: the client cannot know.
+        is_committed = self._partition.high_watermark >= self._end_offset
+        self._committed(ErrorCode.NONE if is_committed else ErrorCode.REQUEST_TIMED_OUT)
+
+    def _committed(self, code: ErrorCode) -> None:
+        slot, again = self._slot, self._again
+        if slot is None:
+            return
+        self._end()
+        index = self._partition.log.partition
+        if code is ErrorCode.NONE:
+            answer: Sequence[Buffer] = (
+                again.encode(self._correlation_id, index, self._base_offset, self._log_start_offset),
+            )
+        else:
+            ctx = again.context(self._connection, self._correlation_id, self._received_s)
+            failed = _Partition(index=index, error_code=code, base_offset=-1, log_start_offset=-1)
+            answer = ctx.encode(again.response(failed))
+        slot.fill(answer)
+        again.answered(self._received_s)
+
+    def _end(self) -> None:
+        self._slot = None
+        if self._deadline is not None:
+            self._deadline.cancel()

@@ -188,6 +188,47 @@ def test_acks_all_waits_for_the_sync_and_answers_the_same() -> None:
     run(play())
 
 
+@pytest.mark.parametrize("end", ["time", "failure"])
+def test_acks_all_that_is_never_committed_is_told_the_same(end: str) -> None:
+    async def play() -> None:
+        short, long, _ = await twins(mode="synced")
+        for twin in (short, long):
+            twin.send(one(acks=-1))
+        await asyncio.sleep(1)
+        assert short.receive() == long.receive()
+        for twin in (short, long):
+            twin.world.disk.faults = DiskFaults(sync_delay_s=5)
+            assert twin.send(one(acks=-1, correlation_id=7)) == twin.send(one(acks=-1, correlation_id=8)) == (b"", "")
+        if end == "failure":
+            for twin in (short, long):
+                partition = twin.node.partitions.get("plain", 0)
+                assert partition is not None
+                partition.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        await asyncio.sleep(1.5)
+        answer = short.receive()
+        assert answer == long.receive() and len(answer[0]) > 100
+        assert len(short.node.services.deadlines) == 0
+        await asyncio.sleep(10)
+        assert short.receive() == long.receive() == (b"", "")
+        assert short.state() == long.state()
+
+    run(play())
+
+
+def test_a_connection_that_dies_does_not_hear_of_its_commit() -> None:
+    async def play() -> None:
+        short, _, _ = await twins(mode="synced")
+        for _ in range(2):
+            short.send(one(acks=-1))
+        peer = short.peer
+        short.reconnect()
+        assert len(short.node.services.deadlines) == 0
+        await asyncio.sleep(1)
+        assert peer.transport.written == []
+
+    run(play())
+
+
 def test_the_second_request_of_a_connection_goes_the_short_way() -> None:
     async def play() -> None:
         short, _, _ = await twins()
