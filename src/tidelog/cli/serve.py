@@ -83,6 +83,7 @@ async def _serve(config: object, directory: str) -> int:
     from tidelog.node.node import Node
     from tidelog.node.ports import os_ports
     from tidelog.runtime.descriptors import raise_descriptors_max
+    from tidelog.runtime.garbage import settle
 
     assert isinstance(config, NodeConfig)
     raise_descriptors_max()
@@ -102,6 +103,7 @@ async def _serve(config: object, directory: str) -> int:
         f"tidelog is ready on {','.join(node.addresses)}, data in {directory}, after {took_ms:.0f} ms{extra}",
         flush=True,
     )
+    settle()
     waiting = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(node.wait())]
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
