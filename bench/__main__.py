@@ -16,6 +16,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         return run_smoke(args.seconds, args.record_size)
     if args.command == "requests":
+        if args.in_process:
+            from bench.handling import run_handling
+
+            return run_handling(args.only)
         from bench.requests import run_requests
 
         return run_requests(args.connections, args.seconds, args.only, args.mode)
@@ -43,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     requests.add_argument("--seconds", type=float, default=4, help="for each kind of request")
     requests.add_argument("--mode", choices=("page-cache", "synced"), default="page-cache")
     requests.add_argument("--only", help="the kinds whose name holds this")
+    requests.add_argument("--in-process", action="store_true", help="without sockets: the node's own part")
     partitions = commands.add_parser("partitions", help="what 1 to 10,000 partitions cost: memory, files, waits")
     partitions.add_argument("--counts", type=int, nargs="+", default=[1, 100, 1000, 10_000], metavar="N")
     partitions.add_argument("--mode", choices=("page-cache", "synced"), default="synced")

@@ -58,31 +58,28 @@ def run_requests(connections: int, seconds: float, only: str | None, mode: str) 
         TidelogNode(Path(home) / "data", properties={"tidelog.sync.mode": mode}) as node,
         Wire(node.bootstrap_servers) as wire,
     ):
-        topic_id = _create_topic(wire)
-        kinds: dict[str, Callable[[int], Step]] = {
-            "produce": lambda _: _produce_again(topic_id),
-            "produce, idempotent": lambda number: _produce_idempotent(topic_id, 1000 + number),
-            "fetch of one batch": lambda _: _fetch_next(topic_id),
-            "fetch, empty": lambda _: _fetch_nothing(wire, topic_id),
-        }
         assert node.process is not None
-        for name, make in kinds.items():
+        topic_id = create_topic(wire)
+        for name in KINDS:
             if only is None or only in name:
-                steps = [make(number) for number in range(connections)]
+                steps = make_steps(name, connections, topic_id, wire)
                 _drive(node.bootstrap_servers, steps, min(seconds, 1.0))  # warm up
                 before = cpu_of(node.process.pid)
                 started = time.monotonic()
-                latencies = _drive(node.bootstrap_servers, steps, seconds)
+                latencies = sorted(_drive(node.bootstrap_servers, steps, seconds))
                 took = time.monotonic() - started
                 cpu = cpu_of(node.process.pid).since(before)
-                latencies.sort()
                 count = len(latencies)
                 p50, p99 = latencies[count // 2] * 1e6, latencies[count * 99 // 100] * 1e6
                 print(Measured(name, count, took, cpu, p50, p99), flush=True)
     return 0
 
 
-def _create_topic(wire: Wire) -> bytes:
+def make_steps(kind: str, connections: int, topic_id: bytes, wire: Wire) -> list[Step]:
+    return [KINDS[kind](topic_id, number, wire) for number in range(connections)]
+
+
+def create_topic(wire: Wire) -> bytes:
     topic = CreateTopicsRequest.CreatableTopic(name=_TOPIC, num_partitions=1, replication_factor=-1)
     wire.call(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=_TOPIC)])
@@ -92,15 +89,15 @@ def _create_topic(wire: Wire) -> bytes:
 # Requests
 
 
-def _produce_frame(topic_id: bytes, batch: bytes) -> bytes:
+def _produce_frame(topic_id: bytes, batch: bytes, acks: int = 1) -> bytes:
     data = ProduceRequest.PartitionProduceData(index=0, records=batch)
     topic = ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
-    request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic])
+    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
     return encode_request(request, _PRODUCE_VERSION, 7, "bench")
 
 
-def _produce_again(topic_id: bytes) -> Step:
-    frame = _produce_frame(topic_id, bytes(build_batch([_RECORD])))
+def _produce_again(topic_id: bytes, acks: int) -> Step:
+    frame = _produce_frame(topic_id, bytes(build_batch([_RECORD])), acks)
     return lambda _: frame
 
 
@@ -116,62 +113,43 @@ def _produce_idempotent(topic_id: bytes, producer_id: int) -> Step:
     return lambda _: next(made)
 
 
-def _fetch_request(topic_id: bytes, offset: int, session_id: int = 0, epoch: int = -1) -> FetchRequest:
-    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+def _fetch_request(topic_id: bytes, offset: int, session_id: int, epoch: int) -> FetchRequest:
+    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     topics = [FetchRequest.FetchTopic(topic_id=topic_id, partitions=[wanted])] if offset >= 0 else []
     return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=session_id,
-        session_epoch=epoch,
-        topics=topics,
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics
     )
 
 
-_EPOCH_POSITION = 4 + 10 + 5 + 1 + 4 + 4 + 4 + 1 + 4
-_OFFSET_POSITION = _EPOCH_POSITION + 4 + 1 + 16 + 1 + 4 + 4
+_EPOCH_AT = 4 + 10 + 5 + 1 + 4 + 4 + 4 + 1 + 4
+"""Where the epoch of the session stands in a frame of version 17 from the client `bench`."""
 
 
-def _fetch_next(topic_id: bytes) -> Step:
-    """A consumer in a session: the partition with a new offset in each request."""
-    frame = bytearray()
-    state = [0, 0]  # epoch, offset
-    long = Struct(">q")
-
-    def step(answer: bytearray) -> bytes:
-        nonlocal frame
-        if not frame:
-            if len(answer) < 20:
-                return encode_request(_fetch_request(topic_id, 0, 0, 0), _FETCH_VERSION, 7, "bench")
-            session_id = _SIZE.unpack_from(answer, 9 + 4 + 2)[0]
-            frame = bytearray(encode_request(_fetch_request(topic_id, 0, session_id, 1), _FETCH_VERSION, 7, "bench"))
-            state[:] = [0, 0]
-        state[0] += 1
-        state[1] += 1
-        _SIZE.pack_into(frame, _EPOCH_POSITION, state[0])
-        long.pack_into(frame, _OFFSET_POSITION, state[1] % 5000)
-        return bytes(frame)
-
-    return step
-
-
-def _fetch_nothing(wire: Wire, topic_id: bytes) -> Step:
-    """The same, at the end of the log: nothing new to ask, nothing new to tell."""
-    asked = _fetch_request(topic_id, 0, 0, 0)
-    asked.max_bytes = 1
-    high_watermark = wire.call(asked, _FETCH_VERSION, FetchResponse).responses[0].partitions[0].high_watermark
-    opened = wire.call(_fetch_request(topic_id, high_watermark, 0, 0), _FETCH_VERSION, FetchResponse)
-    frame = bytearray(encode_request(_fetch_request(topic_id, -1, opened.session_id, 1), _FETCH_VERSION, 7, "bench"))
-    epoch = 0
+def _fetch_in_session(topic_id: bytes, wire: Wire, *, behind: int, asks: bool) -> Step:
+    """A consumer in a session that is so many batches behind, and asks with its partition or without."""
+    opened = wire.call(_fetch_request(topic_id, 0, 0, 0), _FETCH_VERSION, FetchResponse)
+    offset = opened.responses[0].partitions[0].high_watermark - behind
+    wire.call(_fetch_request(topic_id, offset, opened.session_id, 1), _FETCH_VERSION, FetchResponse)
+    request = _fetch_request(topic_id, offset if asks else -1, opened.session_id, 2)
+    frame = bytearray(encode_request(request, _FETCH_VERSION, 7, "bench"))
+    epoch = 1
 
     def step(_: bytearray) -> bytes:
         nonlocal epoch
         epoch += 1
-        _SIZE.pack_into(frame, _EPOCH_POSITION, epoch)
+        _SIZE.pack_into(frame, _EPOCH_AT, epoch)
         return bytes(frame)
 
     return step
+
+
+KINDS: dict[str, Callable[[bytes, int, Wire], Step]] = {
+    "produce": lambda topic_id, number, wire: _produce_again(topic_id, 1),
+    "produce, acks=all": lambda topic_id, number, wire: _produce_again(topic_id, -1),
+    "produce, idempotent": lambda topic_id, number, wire: _produce_idempotent(topic_id, 1000 + number),
+    "fetch of one batch": lambda topic_id, number, wire: _fetch_in_session(topic_id, wire, behind=1, asks=True),
+    "fetch, empty": lambda topic_id, number, wire: _fetch_in_session(topic_id, wire, behind=0, asks=False),
+}
 
 
 # Load
