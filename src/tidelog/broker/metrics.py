@@ -27,7 +27,7 @@ class LoopLag:
     """How much later than it asked for a timer of the loop is called: the others wait as long for their turn."""
 
     BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-    _FADING: Final = 0.998
+    _HALVED_AFTER_S: Final = 7.0
 
     def __init__(self) -> None:
         self.counts = [0] * (len(self.BOUNDS_S) + 1)
@@ -35,14 +35,14 @@ class LoopLag:
         self.total_s = 0.0
         self.worst_s = 0.0
         self.recent_s = 0.0
-        """The longest of late: it fades, by half in seven seconds."""
+        """The longest of late: it fades."""
 
-    def note(self, lag_s: float) -> None:
+    def note(self, lag_s: float, interval_s: float) -> None:
         lag_s = max(lag_s, 0.0)
         self.counts[bisect_left(self.BOUNDS_S, lag_s)] += 1
         self.total_s += lag_s
         self.worst_s = max(self.worst_s, lag_s)
-        self.recent_s = max(self.recent_s * self._FADING, lag_s)
+        self.recent_s = max(self.recent_s * 0.5 ** (interval_s / self._HALVED_AFTER_S), lag_s)
 
 
 class Metrics:

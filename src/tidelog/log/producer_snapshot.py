@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -28,8 +28,12 @@ class SnapshotEntry(NamedTuple):
     current_txn_first_offset: int
 
 
-def encode_snapshot(entries: Sequence[SnapshotEntry]) -> bytes:
-    body = _COUNT.pack(len(entries)) + b"".join(_ENTRY.pack(*entry) for entry in entries)
+SnapshotFields: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+
+
+def encode_snapshot(entries: Sequence[SnapshotFields]) -> bytes:
+    pack = _ENTRY.pack
+    body = _COUNT.pack(len(entries)) + b"".join([pack(*entry) for entry in entries])
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 

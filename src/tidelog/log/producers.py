@@ -12,11 +12,14 @@ from tidelog.kernel.ports import Disk
 from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError, LogError
 from tidelog.log.names import SNAPSHOT, segment_name
-from tidelog.log.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from tidelog.log.producer_snapshot import SnapshotEntry, SnapshotFields, decode_snapshot, encode_snapshot
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, increment_sequence
 from tidelog.protocol.errors import ErrorCode
 
 BATCHES_KEPT: Final = 5
+PRODUCERS_MAX: Final = 250_000
+"""Of one partition: a hundred megabytes. Whoever then comes takes the place of one that has been silent for long: that
+one may come back with any sequence, as after producer.id.expiration.ms."""
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _new_tuple: Final = tuple.__new__
 
@@ -30,9 +33,10 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerState:
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp")
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "used")
 
     def __init__(self, epoch: int) -> None:
+        self.used = False
         self.epoch = epoch
         self.batches: list[ProducerBatch] = []
         self.last_timestamp = -1
@@ -93,10 +97,13 @@ class ProducerStates:
         """Remember a data batch of a producer."""
         state = self._producers.get(header.producer_id)
         if state is None:
-            state = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+            state = self._add(header)
         elif state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches = []
+            state.used = True
+        else:
+            state.used = True
         first = header.base_sequence
         last = (first + last_offset - base_offset) & _SEQUENCE_MASK
         batches = state.batches
@@ -112,7 +119,7 @@ class ProducerStates:
         """Remember the end of a transaction. A marker with a newer epoch lets the sequences begin again at 0."""
         state = self._producers.get(header.producer_id)
         if state is None:
-            state = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+            state = self._add(header)
         elif state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches = []
@@ -128,6 +135,25 @@ class ProducerStates:
             self.marked(header, coordinator_epoch)
         elif not header.attributes & CONTROL:
             self.appended(header, header.base_offset, header.last_offset)
+
+    def _add(self, header: BatchHeader) -> ProducerState:
+        if len(self._producers) >= PRODUCERS_MAX:
+            self._make_room()
+        state = self._producers[header.producer_id] = ProducerState(header.producer_epoch)
+        return state
+
+    def _make_room(self) -> None:
+        """The first in line goes, unless it was heard of since it came there or is in a transaction: then it goes to
+        the end of the line, once."""
+        producers = self._producers
+        for _ in range(len(producers)):
+            producer_id = next(iter(producers))
+            state = producers.pop(producer_id)
+            if not state.used and state.current_txn_first_offset < 0:
+                return
+            state.used = False
+            producers[producer_id] = state
+        producers.pop(next(iter(producers)))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget who has been silent for so long and is in no transaction; how many that were."""
@@ -220,15 +246,20 @@ def _from_snapshot(entry: SnapshotEntry) -> ProducerState:
     return state
 
 
-def _to_snapshot(producer_id: int, state: ProducerState) -> SnapshotEntry:
-    last = state.batches[-1] if state.batches else None
-    return SnapshotEntry(
-        producer_id=producer_id,
-        producer_epoch=state.epoch,
-        last_sequence=last.last_sequence if last else -1,
-        last_data_offset=last.last_offset if last else -1,
-        offset_delta=last.last_offset - last.first_offset if last else 0,
-        timestamp=state.last_timestamp,
-        coordinator_epoch=state.coordinator_epoch,
-        current_txn_first_offset=state.current_txn_first_offset,
+def _to_snapshot(producer_id: int, state: ProducerState) -> SnapshotFields:
+    """A plain tuple in the order of SnapshotEntry: a snapshot is made on the loop, and a hundred thousand may be in
+    it."""
+    epoch, timestamp, coordinator_epoch = state.epoch, state.last_timestamp, state.coordinator_epoch
+    if not state.batches:
+        return producer_id, epoch, -1, -1, 0, timestamp, coordinator_epoch, state.current_txn_first_offset
+    _, last_sequence, first, last, _ = state.batches[-1]
+    return (
+        producer_id,
+        epoch,
+        last_sequence,
+        last,
+        last - first,
+        timestamp,
+        coordinator_epoch,
+        state.current_txn_first_offset,
     )

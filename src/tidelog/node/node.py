@@ -196,7 +196,13 @@ class Node:
         )
         self._dispatch = Dispatch(self.services, apis)
         self._upkeep = Upkeep(
-            self.housekeeping, self._open_unserved, self.listeners, self.live_config, self.metrics, self.ledger
+            self.housekeeping,
+            self._open_unserved,
+            self.listeners,
+            self.live_config,
+            self.metrics,
+            self.ledger,
+            ports.lag_check_s,
         )
 
     def _load_partitions(self) -> None:

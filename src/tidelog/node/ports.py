@@ -18,6 +18,8 @@ class Ports:
     random: random.Random
     connections_max: int = 2**31 - 1
     """How many connections there are descriptors for."""
+    lag_check_s: float = 0.1
+    """How often the loop's lag is looked at: a stop shows if it is longer. On virtual time each look only costs."""
     release: Callable[[], None] = lambda: None
     """Threads and descriptors go: to be called by who picked the ports, when nothing uses them any more."""
 
@@ -50,5 +52,6 @@ def os_ports(*, durable: bool = True) -> Ports:
         workers=workers,
         random=random.SystemRandom(),
         connections_max=connections_max(),
+        lag_check_s=0.02,
         release=release,
     )

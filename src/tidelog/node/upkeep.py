@@ -16,7 +16,6 @@ _ROOM_CHECK_S = 1.0
 _REMOVAL_CHECK_S = 5.0
 _IDLE_CHECK_S = 10.0
 _LIMITS_CHECK_S = 1.0
-_LAG_CHECK_S = 0.02
 
 
 async def every(interval_s: Callable[[], float], action: Callable[[], Awaitable[None]]) -> None:
@@ -34,6 +33,7 @@ class Upkeep:
         config: LiveConfig,
         metrics: Metrics,
         ledger: Ledger,
+        lag_check_s: float,
     ) -> None:
         self._housekeeping = housekeeping
         self._open_unserved = open_unserved
@@ -41,6 +41,7 @@ class Upkeep:
         self._config = config
         self._metrics = metrics
         self._ledger = ledger
+        self._lag_check_s = lag_check_s
 
     def tasks(self) -> list[Awaitable[None]]:
         def ms(name: str) -> Callable[[], float]:
@@ -83,6 +84,6 @@ class Upkeep:
     async def _watch_loop_lag(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due_s = loop.time() + _LAG_CHECK_S
-            await asyncio.sleep(_LAG_CHECK_S)
-            self._metrics.loop_lag.note(loop.time() - due_s)
+            due_s = loop.time() + self._lag_check_s
+            await asyncio.sleep(self._lag_check_s)
+            self._metrics.loop_lag.note(loop.time() - due_s, self._lag_check_s)

@@ -21,6 +21,7 @@ from tidelog.replication.partitions import Partitions
 
 _SLICE: Final = 200
 _REMOVALS_PER_TURN: Final = 20
+_PRODUCERS_PER_TURN: Final = 20_000
 _log = logging.getLogger("tidelog.housekeeping")
 
 
@@ -114,10 +115,13 @@ class Housekeeping:
 
     async def expire_producers(self) -> None:
         """Forget the sequences of producers that have been silent for producer.id.expiration.ms."""
-        for number, partition in enumerate(list(self._partitions)):
+        looked_at = 0
+        for partition in list(self._partitions):
             log = partition.log
+            looked_at += 50 + len(log.producers)
             log.producers.expire(self._clock.wall_ms(), log.config.producer_id_expiration_ms)
-            if number % _SLICE == _SLICE - 1:
+            if looked_at > _PRODUCERS_PER_TURN:
+                looked_at = 0
                 await asyncio.sleep(0)
 
 

@@ -106,7 +106,7 @@ async def test_a_stalled_loop_shows_in_the_metrics(world: SimulatedWorld, peer: 
     lag = world.node.metrics.loop_lag
     await asyncio.sleep(5)
     assert lag.worst_s < 0.001
-    assert sum(lag.counts) == lag.counts[0] > 200
+    assert sum(lag.counts) == lag.counts[0] > 40
     loop = sim_loop()
     await asyncio.sleep(0.05)
     loop._now_s += 3.0  # a callback that took three seconds
