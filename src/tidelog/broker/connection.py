@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise ProtocolError(f"a frame of {size} bytes; the limit (socket.request.max.bytes) is {limit}")
             start = position + 4
             stop = start + size
-            if stop > end or (self._reading_paused and (self._writing_paused or self._is_full)):
+            if stop > end or (self._reading_paused and (self._writing_paused or self._is_full or not self.is_admitted)):
                 break
             position = stop
             answer = handle(self, buffer[start:stop])
@@ -400,8 +400,15 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def hold_reading(self) -> None:
-        """The node is not ready: the peer's first bytes stay in the socket."""
+        """The node is not ready, or has no room: the peer's first bytes stay in the socket."""
         self._pause_reading()
+        # uvloop begins to read when connection_made has returned, whatever was said in it.
+        self.listener.ledger.soon(self._hold_on)
+
+    def _hold_on(self) -> None:
+        transport = self.transport
+        if not self.is_admitted and transport is not None and transport.is_reading():
+            transport.pause_reading()
 
     def start_reading(self) -> None:
         self._maybe_resume()

@@ -203,6 +203,7 @@ class Ledger:
         """Unfinished requests (queued.max.request.bytes)."""
         self.answer_bytes = Account("answer_bytes", answer_bytes_max, monotonic_s, soon, waits_at=2 * answer_bytes_max)
         """Answers that their peers have not taken yet."""
+        self.soon = soon
         self.turn = Turn(soon)
         self.parked_bytes = Resource("parked_bytes", PARKED_BYTES_MAX)
         """Requests that wait, by an estimate: a fetch that finds no room here is answered with what there is."""
