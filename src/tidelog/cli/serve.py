@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -93,9 +92,6 @@ async def _serve(config: object, directory: str) -> int:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     await node.start()
-    # What was loaded stays: the collector need not walk over a hundred thousand objects of it again and again.
-    gc.collect()
-    gc.freeze()
     try:
         http = await HttpListener.open(node)
     except TidelogError:

@@ -175,6 +175,9 @@ class Partitions:
         leader_epoch = topic.partitions[index].leader_epoch
         partition = Partition(log, topic.topic_id, leader_epoch, home, is_synced=self._is_synced)
         self._lead(partition, leader_epoch)
+        if log.log_end_offset == 0 and not log.is_flushed:
+            # A new one, made in a slice of the loop's time: better here than with the first batch of each.
+            log.leader_epochs.settle()
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
 

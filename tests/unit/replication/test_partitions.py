@@ -461,3 +461,16 @@ def test_a_large_deleted_topic_is_gone_in_one_go_of_many_turns(world: World) -> 
     world.directory.remove_due = lambda *args, **limit: removed.append(real(*args, **limit)) or removed[-1]  # type: ignore[method-assign,func-returns-value]
     run(world.housekeeping.remove_due_files())
     assert world.names() == [] and len(removed) > 1
+
+
+def test_a_new_partition_has_its_epoch_on_disk_and_one_that_is_opened_again_waits_for_a_batch() -> None:
+    world = World()
+    world.create("t")
+    path = "data/t-0/leader-epoch-checkpoint"
+    assert world.disk.read_file(path) == b"0\n1\n0 0\n"
+    topic_id = world.publisher.image.topics["t"].topic_id
+    world.restart()
+    world.apply(r.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1))
+    assert world.disk.read_file(path) == b"0\n1\n0 0\n", "ten thousand partitions get one whenever their node starts"
+    partition = world.partitions.get("t", 0)
+    assert partition is not None and partition.log.leader_epochs.latest == 1
