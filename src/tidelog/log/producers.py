@@ -71,6 +71,9 @@ class ProducerStates:
         if state is None:
             return None
         first = header.base_sequence
+        batches = state.batches
+        if batches and first == batches[-1][1] + 1 and header.producer_epoch == state.epoch:
+            return None  # the usual case: the next one
         if header.producer_epoch != state.epoch:
             if header.producer_epoch < state.epoch:
                 raise LogError(
@@ -79,7 +82,6 @@ class ProducerStates:
                 )
             expected = 0
         else:
-            batches = state.batches
             expected = (batches[-1].last_sequence + 1) & _SEQUENCE_MASK if batches else 0
             if first != expected:
                 last = increment_sequence(first, header.last_offset_delta)

@@ -41,6 +41,9 @@ _new_tuple: Final = tuple.__new__
 def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[bytearray | memoryview, BatchHeader]:
     """The one batch of a Produce for one partition, checked; patched or rebuilt where the topic's configuration asks.
     LogError carries Kafka's code and a sentence."""
+    plain = plain_header(records, config, now_ms)
+    if plain is not None:
+        return records, plain
     header = _check_header(records, config)
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms or (
         now_ms - header.max_timestamp > config.message_timestamp_before_max_ms
