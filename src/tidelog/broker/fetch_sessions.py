@@ -20,6 +20,10 @@ _EPOCH_MAX: Final = 2**31 - 1
 _TOPIC_IDS_SINCE: Final = 13
 
 
+QUIET: Final = FetchResponse.PartitionData(records=b"")
+"""In place of the data of a partition of which an incremental answer has nothing to say."""
+
+
 class FetchedPartition:
     """One partition of a fetch, and what its session told the client last."""
 
@@ -94,18 +98,21 @@ class FetchSession:
 class Fetching:
     """One fetch: the partitions to read, and how the answer is put together."""
 
-    __slots__ = ("_incremental", "_session", "partitions")
+    __slots__ = ("_session", "is_incremental", "partitions")
 
     def __init__(self, partitions: list[FetchedPartition], session: FetchSession | None, *, incremental: bool) -> None:
         self.partitions = partitions
         self._session = session
-        self._incremental = incremental
+        self.is_incremental = incremental
+        """The client hears only of partitions that have changed."""
 
     def respond(self, results: list[FetchResponse.PartitionData]) -> FetchResponse:
         response = FetchResponse(session_id=0 if self._session is None else self._session.session_id)
         topic: FetchResponse.FetchableTopicResponse | None = None
         for partition, data in zip(self.partitions, results, strict=True):
-            if self._session is not None and not self._session.select(partition, data) and self._incremental:
+            if data is QUIET:
+                continue
+            if self._session is not None and not self._session.select(partition, data) and self.is_incremental:
                 continue
             if topic is None or topic.topic != partition.topic or topic.topic_id != partition.topic_id:
                 topic = FetchResponse.FetchableTopicResponse(topic=partition.topic, topic_id=partition.topic_id)

@@ -32,7 +32,7 @@ class Consumer:
         self._wants_session = self.version >= 7 and random.random() < 0.8
         self._topic = random.choice(["plain", "plain", "stamped"])
         self._topic_id = topic_ids[self._topic]
-        self._count = random.choice([1, 1, 1, 1, 2])
+        self._count = random.choice([1, 1, 2])
         self._fields: dict[str, Any] = {
             "max_wait_ms": random.choice([0, 0, 100, 0x5A17C1DE]),
             "min_bytes": random.choice([0, 1, 1, 300]),
@@ -172,7 +172,7 @@ def test_both_ways_answer_the_same_bytes_and_do_the_same(seed: int, mode: str) -
             twin.peer.lose()
         assert state(short) == state(long)
         assert short.node.services.ledger.parked_bytes.used == 0
-        assert short.short_ways > 60 and long.short_ways == 0
+        assert short.short_ways > 30 and long.short_ways == 0
         await short.world.stop()
         await long.world.stop()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from tests.unit.broker.virtual import Peer
+from tidelog.broker.apis.fetch import _Fetch
 from tidelog.broker.connection import Answer, Connection
 from tidelog.node.node import Node
 from tidelog.sim.disk import DiskFaults
@@ -33,10 +35,12 @@ class Twin:
         handle_frame, handle_new = dispatch.handle_frame, dispatch._handle_new
 
         def handle(connection: Connection, frame: memoryview) -> Answer | None:
-            if forgets:
-                connection.again = None
             self.short_ways += 1
-            return handle_frame(connection, frame)
+            if not forgets:
+                return handle_frame(connection, frame)
+            connection.again = None
+            with patch.object(_Fetch, "_is_quiet", lambda *_: False):
+                return handle_frame(connection, frame)
 
         def long_way(connection: Connection, frame: memoryview) -> Answer | None:
             self.short_ways -= 1

@@ -17,7 +17,7 @@ from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, SHORT_ANSWER_BYTES, Longhand, learn
-from tidelog.broker.fetch_sessions import FetchedPartition, Fetching
+from tidelog.broker.fetch_sessions import QUIET, FetchedPartition, Fetching
 from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer
@@ -87,13 +87,39 @@ class _Fetch:
         room = self._room()
         results: list[_Data] = []
         nothing_yet = True
+        is_incremental = self._fetching.is_incremental
         for fetched in self._fetching.partitions:
+            if is_incremental and self._is_quiet(fetched):
+                results.append(QUIET)
+                continue
             data = self._read_partition(fetched, room, nothing_yet, at_once)
             if data.records:
                 nothing_yet = False
                 room = max(room - len(data.records), 0)
             results.append(data)
         return results
+
+    def _is_quiet(self, fetched: FetchedPartition) -> bool:
+        """Whether the reader is at the end and has heard of all: most partitions of most fetches."""
+        services = self._ctx.services
+        if self._ctx.version >= 13:
+            partition = services.partitions.get_by_id(fetched.topic_id, fetched.index)
+        else:
+            partition = services.partitions.get(fetched.topic, fetched.index)
+        if partition is None or partition.failure:
+            return False
+        wanted, high_watermark = fetched.wanted, partition.high_watermark
+        epoch = wanted.current_leader_epoch
+        if (
+            wanted.fetch_offset != high_watermark
+            or fetched.high_watermark != high_watermark
+            or fetched.log_start_offset != partition.log.log_start_offset
+            or (epoch >= 0 and epoch != partition.leader_epoch)
+            or wanted.last_fetched_epoch >= 0
+        ):
+            return False
+        services.metrics.topic(partition.log.topic).fetches += 1
+        return True
 
     def _room(self) -> int:
         services = self._ctx.services
@@ -164,6 +190,8 @@ class _Fetch:
             return True
         found = 0
         for data in results:
+            if data is QUIET:
+                continue
             if data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0:
                 return True
             found += len(data.records or b"")
