@@ -17,6 +17,7 @@ from tidelog.protocol.batch import RecordInput, build_batch
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request, read_response_head
+from tidelog.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.sim.loop import run
 
@@ -254,5 +255,33 @@ def test_a_connection_that_dies_takes_its_waiting_fetch_along() -> None:
             short.reconnect()
             assert (len(partition._waiters), services.ledger.parked_bytes.used, len(services.deadlines)) == (0, 0, 0)
         assert short.short_ways == 4
+
+    run(play())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_log_start_that_moves_is_told_to_who_has_read_all(count: int) -> None:
+    async def play() -> None:
+        short, _, topic_ids = await twins()
+        peer = short.peer
+        write([peer], "plain", 10)
+        wanted = [
+            FetchRequest.FetchPartition(partition=index, fetch_offset=1 - index, partition_max_bytes=1 << 20)
+            for index in range(count)
+        ]
+        topics = [FetchRequest.FetchTopic(topic_id=topic_ids["plain"], partitions=wanted)]
+        session_id = (await peer.call(FetchRequest(session_epoch=0, topics=topics), 17, FetchResponse)).session_id
+
+        async def ask(epoch: int) -> list[int]:
+            asked = FetchRequest(session_id=session_id, session_epoch=epoch)
+            answer = await peer.call(asked, 17, FetchResponse)
+            return [data.log_start_offset for topic in answer.responses for data in topic.partitions]
+
+        assert await ask(1) == await ask(2) == []
+        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name="plain", partitions=[partition])
+        await peer.call(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2, DeleteRecordsResponse)
+        assert await ask(3) == [1]
+        assert await ask(4) == []
 
     run(play())
