@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidelog.controller.decision import Decision
 from tidelog.controller.placement import DirectoryChooser, NotEnoughBrokers, place_replicas, placed_record
@@ -26,6 +26,9 @@ _Topic = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
 _Deleted = DeleteTopicsResponse.DeletableTopicResult
 
+_Described: TypeAlias = dict[frozenset[tuple[str, str]], list[CreateTopicsResponse.CreatableTopicConfigs]]
+"""Thousands of topics in one request mostly have the same configs: described once, a third of a millisecond."""
+
 
 class _Refused(Exception):
     def __init__(self, code: int, message: str) -> None:
@@ -39,6 +42,7 @@ def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: Br
     total = sum(_partition_count(topic, values) for topic in request.topics)
     decision = Decision(CreateTopicsResponse())
     taken: dict[str, None] = {}
+    described: _Described = {}
     directories = DirectoryChooser(image)
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
@@ -49,7 +53,7 @@ def create_topics(request: CreateTopicsRequest, image: MetadataImage, values: Br
                     ErrorCode.POLICY_VIOLATION,
                     f"{total} partitions in one request; at most {PARTITIONS_PER_REQUEST_MAX} are created at once",
                 )
-            records, result = _create(topic, image, values, random, taken, directories)
+            records, result = _create(topic, image, values, random, taken, directories, described)
         except _Refused as refused:
             result = _Result(name=topic.name, error_code=refused.code, error_message=refused.message)
         else:
@@ -73,6 +77,7 @@ def _create(
     random: Random,
     taken: Collection[str],
     directories: DirectoryChooser,
+    described: _Described,
 ) -> tuple[list[object], _Result]:
     _check_name(topic.name, image, taken)
     overrides = overrides_of_new_topic({config.name: config.value for config in topic.configs})
@@ -85,13 +90,17 @@ def _create(
         records.append(r.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value))
     for index, brokers in sorted(replicas.items()):
         records.append(placed_record(topic_id, index, brokers, directories))
+    key = frozenset(overrides.items())
+    configs = described.get(key)
+    if configs is None:
+        configs = described[key] = _described(overrides, values)
     result = _Result(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=_described(overrides, values),
+        configs=configs,
     )
     return records, result
 
