@@ -1,21 +1,8 @@
-"""How tests are spread over xdist's workers: a module that shares a node or an Apache broker stays on one of them."""
+"""What a run of the tests tells at its end: how many seeds and how many requests of the fuzzer it was."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-HERE = Path(__file__).parent
-SPREAD = (HERE / "sim", HERE / "unit" / "protocol")
-"""Nothing is shared there, and there is a lot to do: test by test, wherever a worker is free."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        alone = not any(item.path.is_relative_to(folder) for folder in SPREAD)
-        if alone and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

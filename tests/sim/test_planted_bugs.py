@@ -137,7 +137,7 @@ def test_recovery_that_cuts_one_batch_too_many(monkeypatch: pytest.MonkeyPatch) 
         yield from found[:-1] if len(found) > 1 else found
 
     monkeypatch.setattr(segment, "scan_batches", short)
-    assert_caught(run_workload, f"{LOST}|was synced|OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert_caught(run_workload, f"{LOST}|was synced|ends before offset|OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
 def test_producer_state_not_rebuilt_after_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:

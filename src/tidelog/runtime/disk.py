@@ -30,7 +30,7 @@ _IOV_MAX: Final = 512
 _READ_CHUNK: Final = 64 * 1024
 _OPEN_FILES: Final = 2048
 _SYNCFS_FROM_FILES: Final = 16
-_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 _NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system answers that cannot tell what is in memory: its files are read as without RWF_NOWAIT."""
 _COLD_READS_AT_ONCE: Final = 4

@@ -64,6 +64,13 @@ def codes(results: Mapping[Any, object]) -> dict[str, str]:
 async def create(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
     topic = NewTopic(name=name, partitions=partitions, configs={k.replace("_", "."): v for k, v in configs.items()})
     assert codes(await create_topics(cluster, [topic])) == {name: "ok"}
+    # Apache's broker hears of a topic after the controller has answered; the test's own time limit is the end.
+    while True:
+        try:
+            await describe_configs(cluster, Resource(ResourceType.TOPIC, name), ["retention.ms"])
+            return
+        except BrokerError as error:
+            assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def fill(cluster: Cluster, at: TopicPartition, *timestamps: int) -> None:
