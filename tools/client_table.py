@@ -144,7 +144,7 @@ def check() -> list[str]:
 
 
 def write() -> None:
-    found = outcomes("-n", "2", "--dist", "loadgroup")
+    found = outcomes("-n", "2", "--dist", "loadfile")
     if missing := {cell for cell, results in found.items() if results != {"passed"}}:
         raise SystemExit(f"client_table: not passed, so nothing is written: {sorted(missing)}")
     for path, text in wanted(sorted(found, key=list(outcomes("--collect-only", "-n", "0")).index)).items():

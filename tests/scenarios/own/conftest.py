@@ -16,7 +16,7 @@ from tools.apache import ApacheKafka, why_not
 
 T = TypeVar("T")
 # One worker for all that needs Apache Kafka: it takes seconds to start and half a gigabyte.
-APACHE = pytest.param("apache", marks=[pytest.mark.java, pytest.mark.xdist_group("apache-own")])
+APACHE = pytest.param("apache", marks=pytest.mark.java)
 
 
 @pytest.fixture(scope="session", params=["tidelog", APACHE])

@@ -189,7 +189,6 @@ class TestDamage:
 
 
 @pytest.mark.java
-@pytest.mark.xdist_group("apache-own")
 def test_apache_sees_the_same_batches(dump: Dump, data: Path) -> None:
     if missing := why_not():
         pytest.skip(f"no Apache Kafka to compare with: {missing}")

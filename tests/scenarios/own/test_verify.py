@@ -143,7 +143,6 @@ def test_two_directories_of_one_node_are_held_against_each_other(verify: Verify,
 
 
 @pytest.mark.java
-@pytest.mark.xdist_group("apache-own")
 @pytest.mark.timeout(300)
 def test_the_directory_of_an_apache_broker(verify: Verify, tmp_path: Path) -> None:
     if missing := why_not():

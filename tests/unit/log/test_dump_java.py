@@ -18,7 +18,7 @@ from tidelog.protocol.compression import Codec
 from tidelog.runtime.disk import OsDisk
 from tools.apache import run_tool, why_not
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-own")]
+pytestmark = pytest.mark.java
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CONFIG = LogConfig(segment_bytes=2500, index_interval_bytes=300)

@@ -31,7 +31,7 @@ from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 from tools.apache import run_tool, why_not
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-own")]
+pytestmark = pytest.mark.java
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = re.compile(
