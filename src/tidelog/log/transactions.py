@@ -37,6 +37,17 @@ def coordinator_epoch_of(batch: Buffer, header: BatchHeader) -> int | None:
     return epoch
 
 
+class Marker(NamedTuple):
+    """The end of a transaction in one partition, as its coordinator decided."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+    """0, 1 or 2. With 2 the epoch is newer than that of the data (KIP-890)."""
+
+
 class Aborted(NamedTuple):
     """An entry of a .txnindex file."""
 
