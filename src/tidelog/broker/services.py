@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.txn.ports import TransactionVerifier
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -53,6 +54,8 @@ class Services:
     fatal: Callable[[BaseException], None]
     """Our own bug was found: the node stops rather than go on with a state that nobody understands."""
     apis: list[Api]
+    transactions: TransactionVerifier | None = None
+    """Asked before transactional data is appended. None where transactions are not served."""
 
     @property
     def image(self) -> MetadataImage:

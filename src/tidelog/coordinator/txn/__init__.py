@@ -1,0 +1,1 @@
+"""The transaction coordinator: one state machine per partition of `__transaction_state`."""
