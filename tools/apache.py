@@ -74,15 +74,30 @@ def apache_libs() -> Path | None:
     )
 
 
+def programs_libs() -> Path | None:
+    """The jars of Kafka Streams and of Connect with its file connectors, None where they cannot be had."""
+    if why_not() is not None:
+        return None
+    return fetch(
+        f"apache-kafka-streams-connect-{VERSION}",
+        ("org.apache.kafka", "kafka-streams", VERSION),
+        ("org.apache.kafka", "connect-runtime", VERSION),
+        ("org.apache.kafka", "connect-file", VERSION),
+        ("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+
+
 def newest_clients_libs() -> Path | None:
     if why_not() is not None:
         return None
     return fetch("kafka-clients-4.4.0", ("org.apache.kafka", "kafka-clients", "4.4.0"))
 
 
-def java(main_class: str, *arguments: str, heap: str = "256m", flags: tuple[str, ...] = ()) -> list[str]:
-    """The command line of one of Apache's own tools."""
-    libs = apache_libs()
+def java(
+    main_class: str, *arguments: str, heap: str = "256m", flags: tuple[str, ...] = (), libs: Path | None = None
+) -> list[str]:
+    """The command line of one of Apache's own tools, or of another program that finds its classes in `libs`."""
+    libs = libs or apache_libs()
     assert libs is not None, "ask apache_libs() first"
     return [
         "java",

@@ -1,0 +1,150 @@
+"""Kafka Connect from its published jars: a distributed worker carries a file into a topic and out into another file,
+and the node is killed with -9 while it does.
+
+Distributed, because it asks more of the node than a standalone worker: a group of type `connect` whose members are
+workers, and three compacted topics with what the worker must not forget.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.clients.killable import Killable, killable
+from tests.clients.matrix import JAVA_MARKS
+from tests.clients.model import wait_for
+from tools import apache
+
+pytestmark = [*JAVA_MARKS, pytest.mark.timeout(240)]
+
+MAIN: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
+LINES: Final = 20_000
+"""Of each part: before the kill, while the node is down, after it."""
+
+
+class Worker:
+    """One Connect worker in a JVM of its own, steered through its HTTP interface."""
+
+    def __init__(self, directory: Path, servers: str, **settings: str) -> None:
+        self._port = apache.free_port()
+        config = directory / f"worker-{self._port}.properties"
+        storage = {
+            f"{kind}.storage.{name}": value
+            for kind in ("config", "offset", "status")
+            for name, value in (("topic", f"connect-{kind}"), ("replication.factor", "1"), ("partitions", "1"))
+            if (kind, name) != ("config", "partitions")
+        }
+        values = {
+            "bootstrap.servers": servers,
+            "group.id": "connect",
+            **storage,
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "listeners": f"HTTP://127.0.0.1:{self._port}",
+            "plugin.discovery": "service_load",
+            "offset.flush.interval.ms": "300",
+            # A worker that misses its coordinator for longer than a heartbeat stops its tasks; what a sink has written
+            # and could not commit would be written again, by any broker.
+            "session.timeout.ms": "90000",
+            "heartbeat.interval.ms": "30000",
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        config.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        command = apache.java(MAIN, str(config), libs=apache.programs_libs())
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def is_up(self) -> bool:
+        assert self._process.poll() is None, "the worker has ended"
+        try:
+            return self.call("GET", "/connectors") is not None
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+            return False
+
+    def states(self, connector: str) -> set[str]:
+        status = self.call("GET", f"/connectors/{connector}/status")
+        return {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def worker(directory: Path, servers: str, **settings: str) -> Iterator[Worker]:
+    made = Worker(directory, servers, **settings)
+    try:
+        wait_for("the worker's first answer", made.is_up)
+        yield made
+    finally:
+        made.stop()
+
+
+def part(number: int) -> str:
+    return "".join(f"part {number} line {line} {'.' * 60}\n" for line in range(LINES))
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def line_count(path: Path) -> int:
+    time.sleep(0.05)
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def connect_files(to: Worker, source: Path, sink: Path) -> None:
+    # The task hands over a batch only when it is full or the file has no more, and keeps the rest of its buffer for
+    # later: with a limit above all that is there nothing stays behind.
+    config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines", "batch.size": "1000000"}
+    to.call("PUT", "/connectors/source/config", config)
+    config = {"connector.class": "FileStreamSink", "file": str(sink), "topics": "lines"}
+    to.call("PUT", "/connectors/sink/config", config)
+
+
+def carry(node: Killable, to: Worker, source: Path, sink: Path) -> None:
+    """The three parts, with the kill in the middle of the first."""
+    append(source, part(1))
+    connect_files(to, source, sink)
+    wait_for("the first lines", lambda: line_count(sink) > 0)
+    assert line_count(sink) < LINES, "all is there before the kill: it proves nothing"
+    node.kill()
+    append(source, part(2))
+    node.start_again()
+    append(source, part(3))
+    wait_for("the last line", lambda: line_count(sink) >= 3 * LINES)
+
+
+def test_files_are_carried_through_a_kill_9(tmp_path: Path) -> None:
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    with (
+        killable(tmp_path / "node") as node,
+        worker(tmp_path, node.bootstrap_servers, producer_enable_idempotence="true") as to,
+    ):
+        carry(node, to, source, sink)
+        assert to.states("source") == to.states("sink") == {"RUNNING"}
+    assert sink.read_text() == source.read_text()
