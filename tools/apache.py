@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -34,7 +35,7 @@ def _artifact(group: str, name: str, version: str) -> str:
 
 def why_not() -> str | None:
     """The reason why Apache Kafka cannot be run here, None when it can."""
-    for tool in ("java", "mvn"):
+    for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
     return None
@@ -93,12 +94,36 @@ def newest_clients_libs() -> Path | None:
     return fetch("kafka-clients-4.4.0", ("org.apache.kafka", "kafka-clients", "4.4.0"))
 
 
+def compiled(sources: Path, libs: Path) -> Path:
+    """The classes of a directory of Java sources, compiled once into the cache."""
+    files = sorted(sources.glob("*.java"))
+    digest = hashlib.sha256(str(libs).encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    home = cache_dir() / "classes" / f"{sources.name}-{digest.hexdigest()[:12]}"
+    if not home.exists():
+        part = home.with_name(f"{home.name}.{os.getpid()}")
+        command = ["javac", "-nowarn", "-d", str(part), "-cp", f"{libs}/*", *map(str, files)]
+        subprocess.run(command, check=True, timeout=120)
+        try:
+            part.rename(home)
+        except OSError:  # another process was faster
+            shutil.rmtree(part)
+    return home
+
+
 def java(
-    main_class: str, *arguments: str, heap: str = "256m", flags: tuple[str, ...] = (), libs: Path | None = None
+    main_class: str,
+    *arguments: str,
+    heap: str = "256m",
+    flags: tuple[str, ...] = (),
+    libs: Path | None = None,
+    sources: Path | None = None,
 ) -> list[str]:
-    """The command line of one of Apache's own tools, or of another program that finds its classes in `libs`."""
+    """The command line of one of Apache's own tools, or of a program of `sources`, with the jars of `libs`."""
     libs = libs or apache_libs()
     assert libs is not None, "ask apache_libs() first"
+    path = f"{libs}/*" if sources is None else f"{compiled(sources, libs)}:{libs}/*"
     return [
         "java",
         f"-Xmx{heap}",
@@ -106,7 +131,7 @@ def java(
         "-XX:TieredStopAtLevel=1",
         *flags,
         "-cp",
-        f"{libs}/*",
+        path,
         main_class,
         *arguments,
     ]

@@ -1,4 +1,4 @@
-"""Apache Kafka's own clients and tools, in one JVM that Driver.java lets us steer."""
+"""Apache Kafka's own clients and tools, in one JVM that java/driver lets us steer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.clients.model import (
 )
 from tools import apache
 
-_DRIVER = Path(__file__).parent.parent / "java" / "Driver.java"
+_SOURCES = Path(__file__).parent.parent / "java" / "driver"
 _ASSIGNORS: Mapping[str, str] = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
@@ -43,7 +43,10 @@ class Jvm:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._process = subprocess.Popen(
-            apache.java(str(_DRIVER), bootstrap_servers), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            apache.java("Driver", bootstrap_servers, sources=_SOURCES),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def call(self, operation: str, **arguments: Any) -> Any:

@@ -38,6 +38,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.protocol.Errors;
@@ -59,7 +60,7 @@ public class Driver {
     private final Map<Integer, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
     private int consumersMade = 0;
 
-    private interface Operation {
+    interface Operation {
         Object run(JsonNode in) throws Exception;
     }
 
@@ -74,6 +75,8 @@ public class Driver {
         groups();
         records();
         consumers();
+        new Transactions(bootstrap, admin, consumers).addTo(operations);
+        new NewGroups(admin, consumers).addTo(operations);
         operations.put("tool", in -> tool(in.get("main").asText(), strings(in.get("arguments")), in.get("stdin").asText()));
     }
 
@@ -96,6 +99,10 @@ public class Driver {
             out.put("ok", operations.get(in.get("op").asText()).run(in));
         } catch (Throwable thrown) {
             Throwable cause = thrown instanceof ExecutionException ? thrown.getCause() : thrown;
+            // A client that has failed for good wraps the broker's answer each time it is asked again.
+            while (Errors.forException(cause) == Errors.UNKNOWN_SERVER_ERROR && cause.getCause() instanceof ApiException) {
+                cause = cause.getCause();
+            }
             Errors error = Errors.forException(cause);
             if (error != Errors.UNKNOWN_SERVER_ERROR) {
                 out.put("refused", error.code());
@@ -354,25 +361,25 @@ public class Driver {
         return firstLeave.isEmpty() ? List.of(0, said.toString(StandardCharsets.UTF_8)) : firstLeave;
     }
 
-    private static String text(JsonNode in, String name) {
+    static String text(JsonNode in, String name) {
         return in.get(name).asText();
     }
 
-    private static byte[] bytes(JsonNode in) {
+    static byte[] bytes(JsonNode in) {
         return in.isNull() ? null : Base64.getDecoder().decode(in.asText());
     }
 
-    private static String base64(byte[] in) {
+    static String base64(byte[] in) {
         return in == null ? null : Base64.getEncoder().encodeToString(in);
     }
 
-    private static List<String> strings(JsonNode in) {
+    static List<String> strings(JsonNode in) {
         List<String> out = new ArrayList<>();
         in.forEach(one -> out.add(one.asText()));
         return out;
     }
 
-    private static Map<String, String> stringMap(JsonNode in) {
+    static Map<String, String> stringMap(JsonNode in) {
         Map<String, String> out = new HashMap<>();
         in.properties().forEach(entry -> out.put(entry.getKey(), entry.getValue().asText()));
         return out;
@@ -382,23 +389,23 @@ public class Driver {
         return new ConfigResource(ConfigResource.Type.valueOf(text(in, "type")), text(in, "name"));
     }
 
-    private static TopicPartition partition(JsonNode in) {
+    static TopicPartition partition(JsonNode in) {
         return new TopicPartition(in.get(0).asText(), in.get(1).asInt());
     }
 
-    private static List<TopicPartition> partitions(JsonNode in) {
+    static List<TopicPartition> partitions(JsonNode in) {
         List<TopicPartition> out = new ArrayList<>();
         in.forEach(one -> out.add(partition(one)));
         return out;
     }
 
-    private static List<Object> pairs(Collection<TopicPartition> in) {
+    static List<Object> pairs(Collection<TopicPartition> in) {
         List<Object> out = new ArrayList<>();
         in.forEach(one -> out.add(List.of(one.topic(), one.partition())));
         return out;
     }
 
-    private static Map<TopicPartition, OffsetAndMetadata> offsets(JsonNode in) {
+    static Map<TopicPartition, OffsetAndMetadata> offsets(JsonNode in) {
         Map<TopicPartition, OffsetAndMetadata> out = new HashMap<>();
         in.forEach(one -> out.put(partition(one), new OffsetAndMetadata(one.get(2).asLong())));
         return out;
