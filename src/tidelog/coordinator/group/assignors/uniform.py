@@ -1,0 +1,157 @@
+"""`uniform`: as even as the subscriptions allow, with as little movement as that takes.
+
+Topics with the same subscribers form a pool: any of its partitions may go to any of those members. Three steps:
+
+1. Everyone keeps what it had and may still have.
+2. What nobody has goes to the least loaded subscriber, the topics with the fewest subscribers first.
+3. While some member of a pool has at least two partitions more than another, one partition moves.
+
+With equal subscriptions there is one pool. Then no two members differ by more than one partition, and no assignment
+with that property moves fewer: a partition only ever leaves a member that has too many or goes to one that has too few.
+With different subscriptions no single move makes it more even; several moves at once might, as in Apache's.
+
+Each move makes the sum of the squares of the loads smaller, so step 3 ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+
+from tidelog.coordinator.group.assignors.model import Assignment, Member, Topic
+from tidelog.coordinator.group.assignors.pools import Pool, pools
+
+
+def uniform_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Assignment:
+    return _Assigning(members, topics).run()
+
+
+class _Assigning:
+    """One run. Members are numbered in the order of their ids, and ties are broken by these numbers."""
+
+    def __init__(self, members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> None:
+        self.ids = sorted(members)
+        self.members = [members[member_id] for member_id in self.ids]
+        self.topics = topics
+        self.pools = sorted(pools(self.members, topics), key=lambda pool: len(pool.subscribers))
+        """Those with the fewest subscribers first: they have the least choice."""
+        self.changed: dict[int, dict[bytes, set[int]]] = {}
+        """What the members have that do not have their target."""
+        self.load: list[int] = []
+
+    def run(self) -> Assignment:
+        taken = self._keep()
+        for pool in self.pools:
+            self._fill(pool, taken)
+        # A move in one pool can make room for one in a pool that was done before.
+        while sum(self._level(pool) for pool in self.pools):
+            pass
+        return {member_id: self._result(number) for number, member_id in enumerate(self.ids)}
+
+    def _keep(self) -> dict[bytes, set[int]]:
+        """Step 1: the partitions of each topic that somebody keeps."""
+        taken: dict[bytes, set[int]] = {topic_id: set() for pool in self.pools for topic_id in pool.topics}
+        for number, member in enumerate(self.members):
+            load = 0
+            for topic_id, partitions in member.target.items():
+                seen = taken.get(topic_id)
+                if seen is None or topic_id not in member.topics:
+                    self._own(number).pop(topic_id)
+                    continue
+                count = self.topics[topic_id].partition_count
+                if not seen.isdisjoint(partitions) or not _are_within(partitions, count):
+                    partitions = frozenset(one for one in partitions - seen if 0 <= one < count)
+                    self._own(number)[topic_id] = set(partitions)
+                seen |= partitions
+                load += len(partitions)
+            self.load.append(load)
+        return taken
+
+    def _fill(self, pool: Pool, taken: Mapping[bytes, set[int]]) -> None:
+        """Step 2."""
+        takers: list[tuple[int, int]] = []
+        for topic_id in pool.topics:
+            count, seen = self.topics[topic_id].partition_count, taken[topic_id]
+            if len(seen) == count:
+                continue
+            if not takers:
+                takers = [(self.load[number], number) for number in pool.subscribers]
+                heapify(takers)
+            for partition in range(count):
+                if partition not in seen:
+                    load, number = takers[0]
+                    self._give(number, topic_id, partition)
+                    heapreplace(takers, (load + 1, number))
+
+    def _level(self, pool: Pool) -> bool:
+        """Step 3 within a pool; whether anything moved.
+
+        A member that gives stays at or above the lowest load and one that takes stays below the highest, so neither
+        has to be looked for in the other heap.
+        """
+        load = self.load
+        loads = [load[number] for number in pool.subscribers]
+        least = min(loads)
+        if max(loads) <= least + 1:
+            return False
+        topics = frozenset(pool.topics)
+        givers = [(-load[one], one) for one in pool.subscribers if load[one] > least + 1 and self._has_any(one, topics)]
+        if not givers:
+            return False
+        takers = [(load[number], number) for number in pool.subscribers]
+        heapify(takers)
+        heapify(givers)
+        moved = False
+        while givers and -givers[0][0] > takers[0][0] + 1:
+            giver, taker = givers[0][1], takers[0][1]
+            self._give(taker, *self._take(giver, topics))
+            load[giver] -= 1
+            moved = True
+            heapreplace(takers, (load[taker], taker))
+            heappop(givers)
+            if self._has_any(giver, topics):
+                heappush(givers, (-load[giver], giver))
+        return moved
+
+    def _has_any(self, number: int, topics: Collection[bytes]) -> bool:
+        own: Mapping[bytes, Collection[int]] = self.changed.get(number) or self.members[number].target
+        return any(topic_id in topics and partitions for topic_id, partitions in own.items())
+
+    def _own(self, number: int) -> dict[bytes, set[int]]:
+        """What the member has, to be changed."""
+        own = self.changed.get(number)
+        if own is None:
+            target = self.members[number].target
+            own = self.changed[number] = {topic_id: set(partitions) for topic_id, partitions in target.items()}
+        return own
+
+    def _give(self, number: int, topic_id: bytes, partition: int) -> None:
+        own = self._own(number)
+        if topic_id in own:
+            own[topic_id].add(partition)
+        else:
+            own[topic_id] = {partition}
+        self.load[number] += 1
+
+    def _take(self, number: int, topics: Collection[bytes]) -> tuple[bytes, int]:
+        """A partition that the member can do without: one that is new to it if there is any, of the topic of which it
+        has the most."""
+        own, target = self._own(number), self.members[number].target
+        candidates = [(topic_id, part) for topic_id, part in own.items() if part and topic_id in topics]
+        fresh = [(topic_id, new) for topic_id, part in candidates if (new := part - target.get(topic_id, frozenset()))]
+        topic_id, partitions = max(fresh or candidates, key=lambda one: (len(own[one[0]]), one[0]))
+        partition = max(partitions)
+        own[topic_id].remove(partition)
+        return topic_id, partition
+
+    def _result(self, number: int) -> dict[bytes, frozenset[int]]:
+        """Where nothing changed that is the very object that was given, so that the caller need not compare."""
+        own, target = self.changed.get(number), self.members[number].target
+        if own is None:
+            return target if isinstance(target, dict) else dict(target)
+        new = {topic_id: frozenset(partitions) for topic_id, partitions in own.items() if partitions}
+        return target if isinstance(target, dict) and target == new else new
+
+
+def _are_within(partitions: frozenset[int], count: int) -> bool:
+    return bool(partitions) and min(partitions) >= 0 and max(partitions) < count
