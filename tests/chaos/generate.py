@@ -45,7 +45,7 @@ class Partition:
 
     def read(self, start: int, limit: int) -> tuple[list[tuple[int, str]], int]:
         """Committed records from `start`, up to the last stable offset, and where to go on."""
-        found = []
+        found: list[tuple[int, str]] = []
         while start < len(self.records) and len(found) < limit:
             value, txn = self.records[start]
             if txn.state == "open":
@@ -277,7 +277,7 @@ def generate(seed: int, steps: int = 300, partitions: int = 3) -> History:
     senders = [Sender(model, f"s{number}") for number in range(2)]
     mixers = [Mixer(model, f"x{number}") for number in range(3)]
     readers = [Reader(model, f"r{number}") for number in range(2)]
-    clients = [*senders, *mixers, *readers, Group(model, 3)]
+    clients: list[Sender | Mixer | Reader | Group] = [*senders, *mixers, *readers, Group(model, 3)]
     for _ in range(steps):
         model.chance.choice(clients).step()
     for mixer in mixers:

@@ -328,6 +328,8 @@ def _(history: History) -> bool:
         return False
     one, other = polls[0], polls[1]
     values = {one.value: other.value, other.value: one.value}
-    for _, action in [*each(history, Poll, "out/0"), *each(history, Send, "out/0")]:
-        action.value = values.get(action.value, action.value)
+    for _, poll in each(history, Poll, "out/0"):
+        poll.value = values.get(poll.value, poll.value)
+    for _, send in each(history, Send, "out/0"):
+        send.value = values.get(send.value, send.value)
     return True
