@@ -143,9 +143,9 @@ def test_recovery_that_cuts_one_batch_too_many(monkeypatch: pytest.MonkeyPatch) 
 def test_producer_state_not_rebuilt_after_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     """M7: the broker starts with no memory of who wrote what."""
 
-    def forget(producers: ProducerStates, segments: object, end: int) -> list[str]:
+    def forget(producers: ProducerStates, segments: object, end: int, **_: bool) -> tuple[list[str], int]:
         producers.end_offset = end
-        return []
+        return [], 0
 
     monkeypatch.setattr(loading, "replay_producers", forget)
     monkeypatch.setattr(ProducerStates, "load", lambda self, end: 0)

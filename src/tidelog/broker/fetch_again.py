@@ -1,8 +1,9 @@
 """A consumer of one partition sends the same Fetch again and again: with another offset, or, in a session, as it was.
 
 The request is compared with the bytes of the one before, not read; the answer is a template around the records.
-Whatever is out of the ordinary (errors, transactions, answers that queue) is left to apis/fetch.py, so that no answer
-and no effect differs. A fetch that waits is a small object here: most fetches of a consumer at the end of the log do.
+Whatever is out of the ordinary (errors, aborted transactions, answers that queue) is left to apis/fetch.py, so that no
+answer and no effect differs. A fetch that waits is a small object here: most fetches of a consumer at the end of the
+log do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from tidelog.broker.committed_reads import ENOUGH_BYTES, aborted_in, holds
 from tidelog.broker.connection import Answer, Connection, Slot
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching, FetchSession
@@ -110,6 +112,7 @@ class FetchAgain:
         "_tail",
         "_version",
         "_wanted",
+        "is_committed",
         "services",
     )
 
@@ -131,6 +134,7 @@ class FetchAgain:
         self._fetched = fetched
         self._wanted = fetched.wanted
         self._key = fetched.key
+        self.is_committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = 0
         self._max_bytes_for: object = None
         self._partition: Partition | None = None
@@ -165,7 +169,7 @@ class FetchAgain:
             high_watermark=_HIGH_WATERMARK[1],
             last_stable_offset=_STABLE[1],
             log_start_offset=_LOG_START[1],
-            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=[] if self.is_committed else None,
             records=_RECORDS,
         )
         topic = FetchResponse.FetchableTopicResponse(topic=self._key[0], topic_id=self._key[1], partitions=[data])
@@ -260,7 +264,7 @@ class FetchAgain:
         """None when there is more to it: something is wrong, or not in memory."""
         wanted = fetched.wanted
         epoch = wanted.current_leader_epoch
-        if (epoch >= 0 and epoch != partition.leader_epoch) or partition.log.transactions is not None:
+        if epoch >= 0 and epoch != partition.leader_epoch:
             return None
         offset = wanted.fetch_offset
         if offset == partition.high_watermark:
@@ -275,8 +279,11 @@ class FetchAgain:
         room = min(self._max_bytes, wanted.partition_max_bytes, max((answers.limit - answers.used) // 2, LEAST_ROOM))
         if room > SHORT_ANSWER_BYTES and self.services.ledger.parked_bytes.used:
             room = SHORT_ANSWER_BYTES
+        committed = self.is_committed
         try:
-            data = partition.read(offset, room, min_one_batch=True, read=at_once).data
+            data = partition.read(offset, room, min_one_batch=True, committed=committed, read=at_once).data
+            if committed and partition.log.transactions is not None and aborted_in(partition, data, offset, at_once):
+                return None
         except (LogError, DiskError, WouldBlock):
             return None
         self._counters.fetches += 1
@@ -322,7 +329,7 @@ class FetchAgain:
             topic,
             high_watermark,
             a,
-            high_watermark,
+            high_watermark if partition.log.transactions is None else partition.last_stable_offset,
             b,
             log_start,
             rest,
@@ -365,6 +372,7 @@ class Waiting:
     __slots__ = (
         "_again",
         "_deadline",
+        "_is_held",
         "_is_woken",
         "_missing",
         "_partition",
@@ -380,6 +388,7 @@ class Waiting:
     ) -> None:
         self._again = again
         self._missing = missing
+        self._is_held = False
         self._is_woken = False
         self._partition: Partition | None = None
         self._deadline: Deadline | None = None
@@ -396,8 +405,15 @@ class Waiting:
         self._deadline = services.deadlines.after(max_wait_ms / 1000, self._complete)
         self._partition = partition
         partition.add_waiter(self._on_append)
+        self._is_held = self._again.is_committed and holds(partition)
 
     def _on_append(self, partition: Partition, new_bytes: int) -> None:
+        if self._again.is_committed and partition.log.transactions is not None and new_bytes:
+            if partition.last_stable_offset <= self.fetched.wanted.fetch_offset:
+                # Of a transaction that is open: it would find nothing that it may read.
+                self._is_held = True
+                return
+            new_bytes = ENOUGH_BYTES if self._is_held else new_bytes
         self._missing -= new_bytes
         if (self._missing <= 0 or new_bytes == 0) and not self._is_woken:
             # After this turn of the loop: what else the same wake-up appends goes into the same answer.

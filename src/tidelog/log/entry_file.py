@@ -1,4 +1,4 @@
-"""A file of equal entries, ordered by their first field: what both indexes of a segment are.
+"""A file of equal entries, ordered by one of their fields: what the indexes of a segment are.
 
 New entries gather in memory and reach the file some hundred at a time, or when the segment is rolled or closed: an
 index is made again from the log after a crash, so nothing is lost, and a produce request costs one write, not three.
@@ -7,6 +7,7 @@ Only the size of the file is known until an entry is asked for: most segments ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -20,12 +21,14 @@ _BLOCK: Final = 512
 
 
 class EntryFile:
-    __slots__ = ("_disk", "_file", "_is_stale", "_path", "_pending", "_stored", "_struct")
+    __slots__ = ("_disk", "_file", "_is_stale", "_key", "_path", "_pending", "_stored", "_struct")
 
-    def __init__(self, disk: Disk, path: str, struct: Struct, *, new: bool) -> None:
+    def __init__(self, disk: Disk, path: str, struct: Struct, *, new: bool, key: int = 0) -> None:
+        """`key` is the number of the field that orders the entries."""
         self._disk = disk
         self._path = path
         self._struct = struct
+        self._key = key
         self._file: File | None = None
         self._pending: bytearray | None = None
         self._stored = 0 if new else -1
@@ -35,33 +38,29 @@ class EntryFile:
     def count(self) -> int:
         return self._load() + (len(self._pending) // self._struct.size if self._pending else 0)
 
-    def add(self, key: int, value: int) -> None:
+    def add(self, *fields: int) -> None:
         pending = self._pending
         if pending is None:
             pending = self._pending = bytearray()
-        pending += self._struct.pack(key, value)
+        pending += self._struct.pack(*fields)
         if len(pending) >= _PENDING_MAX * self._struct.size:
             self._write_pending()
 
-    def get(self, index: int, read: Read = waiting) -> tuple[int, int]:
+    def get(self, index: int, read: Read = waiting) -> tuple[int, ...]:
         stored = self._load(read)
-        size = self._struct.size
-        if index >= stored:
-            assert self._pending is not None
-            key, value = self._struct.unpack_from(self._pending, (index - stored) * size)
-        else:
-            key, value = self._stored_entry(index, read)
-        return key, value
+        if index < stored:
+            return self._stored_entry(index, read)
+        assert self._pending is not None
+        return self._struct.unpack_from(self._pending, (index - stored) * self._struct.size)
 
-    def _stored_entry(self, index: int, read: Read) -> tuple[int, int]:
+    def _stored_entry(self, index: int, read: Read) -> tuple[int, ...]:
         size = self._struct.size
         data = read(self._opened(), index * size, size)
         if len(data) < size:
             raise CorruptFileError(f"{self._path} became shorter")
-        key, value = self._struct.unpack(data)
-        return key, value
+        return self._struct.unpack(data)
 
-    def last(self, read: Read = waiting) -> tuple[int, int] | None:
+    def last(self, read: Read = waiting) -> tuple[int, ...] | None:
         self._load(read)
         count = self.count
         return self.get(count - 1, read) if count else None
@@ -70,12 +69,12 @@ class EntryFile:
         """The number of the last entry whose key is at most the given one, -1 when there is none."""
         stored = self._load(read)
         pending = self._pending
-        if pending and self._struct.unpack_from(pending, 0)[0] <= key:
+        if pending and self._struct.unpack_from(pending, 0)[self._key] <= key:
             return stored + self._floor_in(pending, len(pending) // self._struct.size, key)
         low, high = 0, stored
         while high - low > _BLOCK:
             middle = (low + high) // 2
-            if self.get(middle, read)[0] <= key:
+            if self.get(middle, read)[self._key] <= key:
                 low = middle
             else:
                 high = middle
@@ -88,12 +87,25 @@ class EntryFile:
         found = self._floor_in(block, high - low, key)
         return found if found < 0 else low + found
 
+    def entries_from(self, index: int, read: Read = waiting) -> Iterator[tuple[int, ...]]:
+        stored = self._load(read)
+        size = self._struct.size
+        while index < stored:
+            count = min(stored - index, _BLOCK)
+            block = read(self._opened(), index * size, count * size)
+            if len(block) != count * size:
+                raise CorruptFileError(f"{self._path} became shorter")
+            yield from self._struct.iter_unpack(block)
+            index += count
+        if self._pending:
+            yield from self._struct.iter_unpack(bytes(self._pending[(index - stored) * size :]))
+
     def _floor_in(self, block: Buffer, count: int, key: int) -> int:
-        unpack, size = self._struct.unpack_from, self._struct.size
+        unpack, size, field = self._struct.unpack_from, self._struct.size, self._key
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
-            if unpack(block, middle * size)[0] <= key:
+            if unpack(block, middle * size)[field] <= key:
                 low = middle + 1
             else:
                 high = middle
@@ -171,7 +183,7 @@ class EntryFile:
                 raise CorruptFileError(f"{self._path} has {size} bytes, no multiple of {self._struct.size}")
             stored = size // self._struct.size
             # A file that was not cut before a crash ends in zeros, smaller than its first entry.
-            if stored and self._stored_entry(stored - 1, read) < self._stored_entry(0, read):
+            if stored and self._stored_entry(stored - 1, read)[self._key :] < self._stored_entry(0, read)[self._key :]:
                 raise CorruptFileError(f"{self._path} ends below its start")
             self._stored = stored
         return stored

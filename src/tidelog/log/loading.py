@@ -29,7 +29,8 @@ from tidelog.log.names import (
 from tidelog.log.producers import ProducerStates
 from tidelog.log.scan import find_batch, scan_headers
 from tidelog.log.segment import Segment
-from tidelog.log.transactions import PastTransactions, coordinator_epoch_of, load_transactions
+from tidelog.log.transactions import read_ending
+from tidelog.log.txn_index import Aborted
 from tidelog.protocol.batch import BatchHeader
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -45,7 +46,6 @@ class LoadedLog(NamedTuple):
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     unsynced_files: list[File]
-    transactions: PastTransactions | None
 
 
 def load_log(
@@ -89,6 +89,8 @@ class _Loader:
         self.producers = ProducerStates(disk, directory)
         self.epochs_known = False
         self.segments: list[Segment] = []
+        self.unindexed: list[Segment] = []
+        """Those whose .txnindex is made again."""
         self.unsynced: list[File] = []
 
     def load(self, log_start_offset: int, is_new: bool) -> LoadedLog:
@@ -109,17 +111,15 @@ class _Loader:
             self.segments = [Segment.create(self.disk, self.directory, end, now_ms=self.now_ms)]
             if end:
                 self.disk.sync_dir(self.directory)
-        start = max(log_start_offset, self.segments[0].base_offset)
+        self._check_aborted(end)
+        lost_before = self._load_producers(found[SNAPSHOT], end)
+        start = max(log_start_offset, self.segments[0].base_offset, lost_before)
         if not self.epochs_known and end > start:
             self._find_epochs()
         self.epochs.bound(start, end)
-        self._load_producers(found[SNAPSHOT], end)
         active = self.segments[-1]
         active.with_indexes(active.count_entries)
-        open_since = [state.current_txn_first_offset for _, state in self.producers.items()]
-        bases = [segment.base_offset for segment in self.segments if segment.base_offset in found[TXN_INDEX]]
-        transactions = load_transactions(self.disk, self.directory, bases, end, open_since)
-        return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced, transactions)
+        return LoadedLog(self.segments, start, end, self.epochs, self.producers, self.unsynced)
 
     # Files that an interrupted deletion, cleaning or checkpoint left
 
@@ -163,6 +163,10 @@ class _Loader:
         bases = found[LOG]
         for base in bases:
             self.segments.append(Segment(self.disk, self.directory, base, now_ms=self.now_ms, new=False))
+        aborted = set(found[TXN_INDEX])
+        for segment in self.segments if aborted else ():
+            if segment.base_offset in aborted:
+                segment.open_aborted()
         for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
             for orphan in sorted(set(found[suffix]).difference(bases)):
                 if self.clean:
@@ -237,6 +241,7 @@ class _Loader:
             end = segment.recover(self.config.index_interval_bytes, epoch, limit, accept, skip)
             damaged = segment.size != size and end != limit
             self.unsynced.append(segment.log)
+            self.unindexed.append(segment)
             if not is_last:
                 # Those of the active segment stay in memory, as while it is written.
                 self.unsynced += [segment.index.finish(), segment.time_index.finish()]
@@ -340,36 +345,105 @@ class _Loader:
                     self.epochs.note(header.leader_epoch, header.base_offset)
         self.epochs.write()
 
-    def _load_producers(self, snapshots: list[int], end: int) -> None:
+    def _check_aborted(self, end: int) -> None:
+        for number, segment in enumerate(self.segments):
+            if segment.aborted is None or segment in self.unindexed:
+                continue
+            is_last = number == len(self.segments) - 1
+            try:
+                segment.aborted.load(segment.base_offset, end if is_last else self.segments[number + 1].base_offset)
+            except CorruptFileError as error:
+                logger.warning("%s: it is made again", error)
+                segment.aborted.reset()
+                self.unindexed.append(segment)
+
+    def _load_producers(self, snapshots: list[int], end: int) -> int:
+        """Before which offset nothing may be read, because how transactions there ended was lost."""
         self.producers.note_snapshots(snapshots)
         # Behind the recovery point a snapshot may tell of batches that a power cut took, or that it gave back their
         # place. (A flush makes the removal durable before the recovery point passes it.)
         loaded = self.producers.load(end if self.clean else min(end, self.recovery_point))
+        self._index_aborted(snapshots, loaded)
         self.producers.remove_strays({segment.base_offset for segment in self.segments}, loaded)
-        written = replay_producers(self.producers, self.segments, end)
+        is_whole = "compact" not in self.config.cleanup_policy
+        written, lost_before = replay_producers(self.producers, self.segments, end, is_whole=is_whole)
         self.unsynced += [self.disk.open(path) for path in written]
+        for segment in self.unindexed:
+            # After a crash that of the active segment stays in memory, as while it is written.
+            if (self.clean or segment is not self.segments[-1]) and segment.aborted is not None:
+                file = segment.aborted.finish()
+                self.unsynced += [] if file is None else [file]
+        return lost_before
+
+    def _index_aborted(self, snapshots: list[int], loaded: int) -> None:
+        """What was aborted before the snapshot that was loaded, in a segment whose .txnindex is made again: who was in
+        a transaction then is known from an earlier one."""
+        base_offset = min((segment.base_offset for segment in self.unindexed), default=loaded)
+        if base_offset < loaded:
+            producers = ProducerStates(self.disk, self.directory)
+            producers.note_snapshots([offset for offset in snapshots if offset <= base_offset])
+            producers.load(base_offset)
+            _forget_lost(producers, self.segments)
+            for segment in self.segments:
+                if segment.base_offset < loaded:
+                    _replay_segment(producers, segment, loaded)
 
 
-def replay_producers(producers: ProducerStates, segments: list[Segment], end_offset: int) -> list[str]:
+def replay_producers(
+    producers: ProducerStates, segments: list[Segment], end_offset: int, *, is_whole: bool
+) -> tuple[list[str], int]:
     """Bring the producers from their own end offset to that of the log; with a snapshot where each segment starts,
-    whose paths are returned."""
+    whose paths are returned. `is_whole`: nobody cleans the log. Then a gap is what expired and came back in part when a
+    power cut undid renames, and the markers of what was open before it may have been there. Such transactions are
+    forgotten; what is before the second value must not be read."""
     written: list[str] = []
+    lost_before = 0
+    _forget_lost(producers, segments)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
         segment_end = end_offset if is_last else segments[number + 1].base_offset
         if segment_end <= producers.end_offset:
             continue
-        found = segment.find(max(producers.end_offset, segment.base_offset))
-        for position, header in scan_headers(segment.log, found[0] if found else segment.size, segment.size):
-            if header.producer_id >= 0 and header.base_offset >= producers.end_offset:
-                marker = (
-                    coordinator_epoch_of(segment.read_batch(position, header), header) if header.is_control else None
-                )
-                producers.replay(header, marker)
+        reached = _replay_segment(producers, segment, segment_end)
+        if is_whole and producers.open_since and reached < segment_end:
+            producers.forget_transactions()
+            lost_before = segment_end
         if not is_last and (path := producers.take_snapshot(segment_end)) is not None:
             written.append(path)
     producers.end_offset = end_offset
-    return written
+    return written, lost_before
+
+
+def _forget_lost(producers: ProducerStates, segments: list[Segment]) -> None:
+    """The batches between the snapshot and the log are gone, and perhaps with them the marker of what was open."""
+    if producers.end_offset < segments[0].base_offset:
+        producers.forget_transactions()
+
+
+def _replay_segment(producers: ProducerStates, segment: Segment, end_offset: int) -> int:
+    """The offset behind the last batch before the end."""
+    reached = max(producers.end_offset, segment.base_offset)
+    found = segment.find(reached)
+    for position, header in scan_headers(segment.log, found[0] if found else segment.size, segment.size):
+        if header.base_offset >= end_offset:
+            break
+        reached = header.next_offset
+        if header.producer_id >= 0 and header.base_offset >= producers.end_offset:
+            if header.is_control:
+                _replay_marker(producers, segment, position, header)
+            else:
+                producers.replay(header)
+    return reached
+
+
+def _replay_marker(producers: ProducerStates, segment: Segment, position: int, header: BatchHeader) -> None:
+    ending = read_ending(segment.read_batch(position, header), header)
+    if ending is None:
+        return
+    first_offset = producers.marked(header, ending.coordinator_epoch)
+    if first_offset >= 0 and not ending.committed:
+        stable_offset = producers.stable_offset(header.next_offset)
+        segment.note_aborted(Aborted(header.producer_id, first_offset, header.base_offset, stable_offset))
 
 
 def _offset_before(name: str, suffix: str) -> int:

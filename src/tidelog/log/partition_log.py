@@ -23,9 +23,10 @@ from tidelog.log.readable_log import ReadableLog
 from tidelog.log.reading import Read
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import NOT_CALM, Segment
-from tidelog.log.transactions import PastTransactions, coordinator_epoch_of
+from tidelog.log.transactions import Transactions, read_ending
+from tidelog.log.txn_index import Aborted
 from tidelog.log.unsynced import FlushRound, Unsynced
-from tidelog.protocol.batch import CONTROL, BatchHeader
+from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
 
 _pack_offset: Final = Struct(">q").pack_into
@@ -54,7 +55,6 @@ class PartitionLog(ReadableLog):
         "producers",
         "recovery_point",
         "topic_id",
-        "transactions",
     )
 
     def __init__(self, disk: Disk, directory: str, topic: str, partition: int, config: LogConfig) -> None:
@@ -64,7 +64,6 @@ class PartitionLog(ReadableLog):
         self.config = config
         self.topic_id: bytes | None = None
         self.producers: ProducerStates
-        self.transactions: PastTransactions | None = None
         self.recovery_point = 0
         self._removals: list[tuple[int, list[str]]] = []
         self._truncations = 0
@@ -144,7 +143,7 @@ class PartitionLog(ReadableLog):
         self.log_end_offset = loaded.log_end_offset
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
-        self.transactions = loaded.transactions
+        self._find_transactions()
         self._unsynced.add(loaded.unsynced_files)
         if clean and not loaded.unsynced_files:
             self.recovery_point = self.log_end_offset
@@ -170,14 +169,22 @@ class PartitionLog(ReadableLog):
     # Appending
 
     def append(
-        self, batch: bytearray | memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_coordinator: bool = False,
     ) -> AppendResult:
-        """The leader's way: one whole, validated batch, whose offset and epoch are set in place before the write."""
+        """The leader's way: one whole, validated batch, whose offset and epoch are set in place before the write. What
+        a coordinator writes for a producer has no sequences to check."""
         has_producer = header.producer_id >= 0
         is_control = header.attributes & CONTROL
         if has_producer and not is_control:
-            earlier = self.producers.check(header)
-            if earlier is not None:
+            if from_coordinator:
+                self.producers.check_coordinator_batch(header)
+            elif (earlier := self.producers.check(header)) is not None:
                 return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp, True)
         size = len(batch)
         base_offset = self.log_end_offset
@@ -208,9 +215,11 @@ class PartitionLog(ReadableLog):
         self.log_end_offset = last_offset + 1
         if has_producer:
             if is_control:
-                self._note_marker(batch, header)
+                self._note_marker(batch, header, base_offset)
             else:
                 self.producers.appended(header, base_offset, last_offset)
+                if header.attributes & TRANSACTIONAL and self.transactions is None:
+                    self.transactions = Transactions(self.producers.open_since)
         return _new_tuple(AppendResult, (base_offset, last_offset, max_timestamp, False))
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
@@ -243,15 +252,32 @@ class PartitionLog(ReadableLog):
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 if header.is_control:
-                    self._note_marker(data[position : position + header.size], header)
+                    self._note_marker(data[position : position + header.size], header, header.base_offset)
                 else:
                     self.producers.appended(header, header.base_offset, header.last_offset)
+                    if header.attributes & TRANSACTIONAL and self.transactions is None:
+                        self.transactions = Transactions(self.producers.open_since)
         self.log_end_offset = run[-1][1].next_offset
 
-    def _note_marker(self, batch: Buffer, header: BatchHeader) -> None:
-        coordinator_epoch = coordinator_epoch_of(batch, header)
-        if coordinator_epoch is not None:
-            self.producers.marked(header, coordinator_epoch)
+    def _note_marker(self, batch: Buffer, header: BatchHeader, offset: int) -> None:
+        ending = read_ending(batch, header)
+        if ending is None:
+            return
+        first_offset = self.producers.marked(header, ending.coordinator_epoch)
+        if first_offset < 0:
+            return
+        assert self.transactions is not None
+        self.transactions.ended(first_offset, offset)
+        if not ending.committed:
+            stable_offset = self.producers.stable_offset(offset + 1)
+            self._active.note_aborted(Aborted(header.producer_id, first_offset, offset, stable_offset))
+            self.transactions.last_aborted = offset
+
+    def _find_transactions(self) -> None:
+        """At start. All of the log counts as committed then, so nothing is kept of those that have ended."""
+        open_since = self.producers.open_since
+        last_aborted = max((s.aborted.last_offset for s in self._segments if s.aborted is not None), default=-1)
+        self.transactions = Transactions(open_since, last_aborted) if open_since or last_aborted >= 0 else None
 
     # Rolling
 
@@ -368,8 +394,13 @@ class PartitionLog(ReadableLog):
         self._unsynced.add(directories=(self.directory,))
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.producers.load(self.log_end_offset)
-        written = replay_producers(self.producers, self._segments, self.log_end_offset)
+        is_whole = "compact" not in self.config.cleanup_policy
+        written, _ = replay_producers(self.producers, self._segments, self.log_end_offset, is_whole=is_whole)
         self._unsynced.add([self._disk.open(path) for path in written])
+        if self.transactions is not None:
+            self.transactions.truncated(self.log_end_offset)
+        elif self.producers.open_since:
+            self.transactions = Transactions(self.producers.open_since)
 
     # Cutting the start
 

@@ -1,4 +1,5 @@
-"""What the log remembers of idempotent producers: the last five batches of each, to know a retry from a gap.
+"""What the log remembers of idempotent producers: the last five batches of each, to know a retry from a gap, and since
+when it is in a transaction.
 
 Owns the rules (Kafka 4: an unknown producer may begin with any sequence) and the snapshots; the log replays batches
 into it and asks before it appends.
@@ -13,6 +14,8 @@ from tidelog.log.deleting import rename_deleted
 from tidelog.log.errors import CorruptFileError, LogError
 from tidelog.log.names import SNAPSHOT, segment_name
 from tidelog.log.producer_snapshot import SnapshotEntry, SnapshotFields, decode_snapshot, encode_snapshot
+from tidelog.log.transactions import Marker
+from tidelog.log.verification import Verifications
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, increment_sequence
 from tidelog.protocol.errors import ErrorCode
 
@@ -21,6 +24,7 @@ PRODUCERS_MAX: Final = 250_000
 """Of one partition: a hundred megabytes. Whoever then comes takes the place of one that has been silent for long: that
 one may come back with any sequence, as after producer.id.expiration.ms."""
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+_EPOCH_BUMPS_FROM: Final = 2
 _new_tuple: Final = tuple.__new__
 
 
@@ -45,12 +49,15 @@ class ProducerState:
 
 
 class ProducerStates:
-    __slots__ = ("_directory", "_disk", "_producers", "_snapshots", "end_offset")
+    __slots__ = ("_directory", "_disk", "_producers", "_snapshots", "end_offset", "open_since", "verifications")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._producers: dict[int, ProducerState] = {}
+        self.open_since: dict[int, int] = {}
+        """First offsets of open transactions by producer, in their order. Always the same object."""
+        self.verifications = Verifications()
         self._snapshots: list[int] = []
         self.end_offset = 0
 
@@ -69,17 +76,31 @@ class ProducerStates:
         """None when the batch may be appended, the earlier one when it is a retry of that; LogError otherwise."""
         state = self._producers.get(header.producer_id)
         if state is None:
+            if header.attributes & TRANSACTIONAL:
+                self._check_verified(header, is_first=True)
+                if len(self.open_since) >= PRODUCERS_MAX:
+                    # Clients try that again, and transactions end at the latest when their time is up.
+                    raise LogError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{PRODUCERS_MAX} producers are in a transaction")
             return None
         first = header.base_sequence
         batches = state.batches
-        if batches and first == batches[-1][1] + 1 and header.producer_epoch == state.epoch:
+        if (
+            batches
+            and first == batches[-1][1] + 1
+            and header.producer_epoch == state.epoch
+            and (state.current_txn_first_offset < 0) is not (header.attributes & TRANSACTIONAL != 0)
+        ):
             return None  # the usual case: the next one
+        earlier = self._check_sequence(header, state, first)
+        if earlier is None:
+            self._check_transaction(header, state)
+        return earlier
+
+    def _check_sequence(self, header: BatchHeader, state: ProducerState, first: int) -> ProducerBatch | None:
+        batches = state.batches
         if header.producer_epoch != state.epoch:
             if header.producer_epoch < state.epoch:
-                raise LogError(
-                    ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"producer {header.producer_id} has epoch {state.epoch} here, not {header.producer_epoch}",
-                )
+                raise _old_epoch(header.producer_id, header.producer_epoch, state.epoch)
             expected = 0
         else:
             expected = (batches[-1].last_sequence + 1) & _SEQUENCE_MASK if batches else 0
@@ -94,6 +115,59 @@ class ProducerStates:
                 f"producer {header.producer_id} sent sequence {first}, expected {expected}",
             )
         return None
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a batch of this producer goes on with an open transaction: nobody need be asked."""
+        state = self._producers.get(producer_id)
+        return state is not None and state.current_txn_first_offset >= 0 and state.epoch == epoch
+
+    def _check_transaction(self, header: BatchHeader, state: ProducerState) -> None:
+        is_open = state.current_txn_first_offset >= 0
+        if not header.attributes & TRANSACTIONAL:
+            if is_open:
+                raise LogError(
+                    ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} is in a transaction, the batch is not"
+                )
+        elif not is_open or state.epoch != header.producer_epoch:
+            self._check_verified(header, is_first=not state.batches)
+
+    def _check_verified(self, header: BatchHeader, *, is_first: bool) -> None:
+        """KIP-890: what begins a transaction that the coordinator does not know of would stay open for ever."""
+        producer_id = header.producer_id
+        if not self.verifications.is_verified(producer_id, header.producer_epoch):
+            raise LogError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is in no transaction here")
+        if is_first and header.base_sequence and self.verifications.adds(producer_id):
+            raise LogError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} begins with sequence {header.base_sequence}, expected 0",
+            )
+
+    def check_coordinator_batch(self, header: BatchHeader) -> None:
+        """What a coordinator writes for a producer has no sequences; its epoch counts."""
+        state = self._producers.get(header.producer_id)
+        if state is not None and header.producer_epoch < state.epoch:
+            raise _old_epoch(header.producer_id, header.producer_epoch, state.epoch)
+        if not self.is_in_transaction(header.producer_id, header.producer_epoch):
+            self._check_verified(header, is_first=False)
+
+    def check_marker(self, marker: Marker) -> bool:
+        """Whether it was written before, and need not be again; LogError when it may not be. With version 2 a marker
+        has a newer epoch than the data that it ends, so a late one of the transaction before cannot end this one."""
+        state = self._producers.get(marker.producer_id)
+        if state is None:
+            return False
+        if marker.producer_epoch < state.epoch:
+            raise _old_epoch(marker.producer_id, marker.producer_epoch, state.epoch)
+        if marker.transaction_version >= _EPOCH_BUMPS_FROM and marker.producer_epoch == state.epoch:
+            if state.current_txn_first_offset >= 0:
+                raise _old_epoch(marker.producer_id, marker.producer_epoch, state.epoch)
+            return state.coordinator_epoch >= 0
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise LogError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
+            )
+        return False
 
     def appended(self, header: BatchHeader, base_offset: int, last_offset: int) -> None:
         """Remember a data batch of a producer."""
@@ -116,26 +190,39 @@ class ProducerStates:
         state.last_timestamp = timestamp
         if header.attributes & TRANSACTIONAL and state.current_txn_first_offset < 0:
             state.current_txn_first_offset = base_offset
+            self.open_since[header.producer_id] = base_offset
+            self.verifications.end(header.producer_id)
 
-    def marked(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Remember the end of a transaction. A marker with a newer epoch lets the sequences begin again at 0."""
+    def marked(self, header: BatchHeader, coordinator_epoch: int) -> int:
+        """Remember the end of a transaction; where it began, -1 when it had no data here. A marker with a newer epoch
+        lets the sequences begin again at 0."""
         state = self._producers.get(header.producer_id)
         if state is None:
             state = self._add(header)
         elif state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches = []
+        first_offset = state.current_txn_first_offset
         state.current_txn_first_offset = -1
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = header.max_timestamp
+        self.open_since.pop(header.producer_id, None)
+        self.verifications.end(header.producer_id)
+        return first_offset
 
-    def replay(self, header: BatchHeader, coordinator_epoch: int | None) -> None:
-        """Learn from a batch that is in the log already. The epoch is given for the marker of a transaction."""
-        if header.producer_id < 0:
-            return
-        if coordinator_epoch is not None:
-            self.marked(header, coordinator_epoch)
-        elif not header.attributes & CONTROL:
+    def forget_transactions(self) -> None:
+        """Nobody can tell whether those that were open still are; of their data nothing is left."""
+        for producer_id in self.open_since:
+            self._producers[producer_id].current_txn_first_offset = -1
+        self.open_since.clear()
+
+    def stable_offset(self, end_offset: int) -> int:
+        """Where the first open transaction begins, the end of the log when there is none."""
+        return next(iter(self.open_since.values()), end_offset)
+
+    def replay(self, header: BatchHeader) -> None:
+        """Learn from a data batch that is in the log already."""
+        if header.producer_id >= 0 and not header.attributes & CONTROL:
             self.appended(header, header.base_offset, header.last_offset)
 
     def _add(self, header: BatchHeader) -> ProducerState:
@@ -155,7 +242,11 @@ class ProducerStates:
                 return
             state.used = False
             producers[producer_id] = state
-        producers.pop(next(iter(producers)))
+        # All were heard of since: the first that is in no transaction. A transaction is never forgotten.
+        for producer_id, state in producers.items():
+            if state.current_txn_first_offset < 0:
+                del producers[producer_id]
+                return
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget who has been silent for so long and is in no transaction; how many that were."""
@@ -190,12 +281,19 @@ class ProducerStates:
             except CorruptFileError:
                 self._remove(offset)
                 continue
-            self._producers = {entry.producer_id: _from_snapshot(entry) for entry in entries}
+            self._take(entries)
             self.end_offset = offset
             return offset
-        self._producers = {}
+        self._take([])
         self.end_offset = 0
         return 0
+
+    def _take(self, entries: list[SnapshotEntry]) -> None:
+        self._producers = {entry.producer_id: _from_snapshot(entry) for entry in entries}
+        is_open = [entry for entry in entries if entry.current_txn_first_offset >= 0]
+        is_open.sort(key=lambda entry: entry.current_txn_first_offset)
+        self.open_since.clear()
+        self.open_since.update((entry.producer_id, entry.current_txn_first_offset) for entry in is_open)
 
     def take_snapshot(self, offset: int) -> str | None:
         """Write the state as of the offset; the path, None when there is nothing to write or it is there already."""
@@ -232,6 +330,10 @@ class ProducerStates:
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_name(offset, SNAPSHOT)}"
+
+
+def _old_epoch(producer_id: int, epoch: int, known: int) -> LogError:
+    return LogError(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {known} here, not {epoch}")
 
 
 def _from_snapshot(entry: SnapshotEntry) -> ProducerState:

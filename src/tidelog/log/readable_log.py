@@ -11,12 +11,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.log.checking import Damaged, Place, check, check_length, locate, must_check
-from tidelog.log.errors import LogError
+from tidelog.log.errors import CorruptFileError, LogError
 from tidelog.log.leader_epochs import LeaderEpochs
 from tidelog.log.reading import Read, waiting
 from tidelog.log.recent import RecentPositions
 from tidelog.log.segment import Segment
 from tidelog.log.timestamps import TimestampOffset, find_max_timestamp, find_timestamp
+from tidelog.log.transactions import Transactions
 from tidelog.protocol.errors import ErrorCode
 
 _LENGTH: Final = Struct(">i")
@@ -45,6 +46,7 @@ class ReadableLog:
         "log_start_offset",
         "partition",
         "topic",
+        "transactions",
     )
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -57,6 +59,8 @@ class ReadableLog:
         self._segments: list[Segment] = []
         self._active: Segment
         self._recent = RecentPositions()
+        self.transactions: Transactions | None = None
+        """None while there was no transaction since the log was opened, and none is open or was aborted before."""
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True, read: Read = waiting
@@ -155,6 +159,22 @@ class ReadableLog:
 
     def _segment_number(self, offset: int) -> int:
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def aborted_between(self, offset: int, end_offset: int, read: Read = waiting) -> list[tuple[int, int]]:
+        """(producer, first offset) of the aborted transactions that a reader of these offsets must know of, in the
+        order of their markers."""
+        found: list[tuple[int, int]] = []
+        transactions = self.transactions
+        if transactions is None or transactions.last_aborted < offset or offset >= end_offset:
+            return found
+        for segment in self._segments[self._segment_number(offset) :]:
+            try:
+                if segment.aborted is not None and segment.aborted.collect(offset, end_offset, found, read):
+                    break
+            except CorruptFileError as error:
+                # Without it the reader would take aborted records for good ones.
+                raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        return found
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, end_offset: int, read: Read = waiting

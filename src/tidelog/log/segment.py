@@ -18,6 +18,7 @@ from tidelog.log.index import OffsetIndex, TimeIndex
 from tidelog.log.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name
 from tidelog.log.reading import Read, waiting
 from tidelog.log.scan import scan_batches, scan_headers
+from tidelog.log.txn_index import Aborted, AbortedIndex
 from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Segment:
         "_first_timestamp",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "aborted",
         "base_offset",
         "calm_config",
         "calm_until",
@@ -64,6 +66,8 @@ class Segment:
         self.damaged: set[int] | None = None
         self.index = OffsetIndex(disk, self._path(INDEX), base_offset, new=new)
         self.time_index = TimeIndex(disk, self._path(TIME_INDEX), base_offset, new=new)
+        self.aborted: AbortedIndex | None = None
+        """None where no transaction was aborted."""
         self.index_entries = 0
         self.time_index_entries = 0
         # What the log has found out of when to roll, so that it need not at each append.
@@ -84,6 +88,7 @@ class Segment:
             segment.size = 0
             segment.index.reset()
             segment.time_index.reset()
+            disk.remove(segment._path(TXN_INDEX))
         return segment
 
     def _path(self, suffix: str) -> str:
@@ -151,7 +156,21 @@ class Segment:
     def finish(self) -> list[File]:
         """Complete the indexes, for a roll or a clean stop; the files that must be synced for it."""
         self.with_indexes(lambda: self.time_index.maybe_add(self.max_timestamp, self.max_timestamp_offset))
-        return [self.log, self.index.finish(), self.time_index.finish()]
+        files = [self.log, self.index.finish(), self.time_index.finish()]
+        if self.aborted is not None and (file := self.aborted.finish()) is not None:
+            files.append(file)
+        return files
+
+    # Aborted transactions
+
+    def open_aborted(self) -> None:
+        """There is a .txnindex file."""
+        self.aborted = AbortedIndex(self._disk, self._path(TXN_INDEX), new=False)
+
+    def note_aborted(self, aborted: Aborted) -> None:
+        if self.aborted is None:
+            self.aborted = AbortedIndex(self._disk, self._path(TXN_INDEX), new=True)
+        self.aborted.add(aborted)
 
     # Timestamps
 
@@ -271,6 +290,8 @@ class Segment:
         with the offset that is due, and may refuse it; `skip` is asked, with position and offset, before anything is
         cut, and may tell where to go on instead."""
         self._start_indexes()
+        if self.aborted is not None:
+            self.aborted.reset()
         valid, end, trusted_from = 0, self.base_offset, 0
         while True:
             for position, header in scan_batches(self.log, self.size, end, epoch, valid):
@@ -318,6 +339,8 @@ class Segment:
             self.time_index.truncate_to(header.base_offset)
 
         self.with_indexes(cut)
+        if self.aborted is not None:
+            self.aborted.truncate_to(header.base_offset)
         self.count_entries()
         self.log.truncate(position)
         self.size = position
@@ -338,6 +361,8 @@ class Segment:
         self.log.close()
         self.index.close()
         self.time_index.close()
+        if self.aborted is not None:
+            self.aborted.close()
 
     def mark_deleted(self) -> list[str]:
         """Close and rename the files; they are removed later, for the sake of a reader that is still at it."""

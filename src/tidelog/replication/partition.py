@@ -14,6 +14,7 @@ from tidelog.log.errors import LogError
 from tidelog.log.partition_log import AppendResult, PartitionLog
 from tidelog.log.readable_log import LogRead
 from tidelog.log.reading import Read, waiting
+from tidelog.log.transactions import Marker
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.home import Home
@@ -31,6 +32,7 @@ class Partition:
         "leader_epoch",
         "log",
         "topic_id",
+        "when_marked",
     )
 
     def __init__(self, log: PartitionLog, topic_id: bytes, leader_epoch: int, home: Home, *, is_synced: bool) -> None:
@@ -42,6 +44,9 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.failure = ErrorCode.NONE
         """Why nobody reads or writes here any more: deleted, or on a directory that is offline."""
+        self.when_marked: Callable[[Marker], None] | None = None
+        """Told of each marker right after it was appended: the coordinator whose partition this is ends what it has of
+        that transaction."""
         self._rounds = home.rounds if is_synced else None
         # In order of arrival, so that a simulation replays the same.
         self._waiters: dict[Callable[[Partition, int], None], None] = {}
@@ -62,17 +67,23 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where no transaction is open. None begins or ends here yet, so an open one is Apache Kafka's."""
-        past = self.log.transactions
-        if past is None:
-            return self.high_watermark
-        return min(self.high_watermark, max(past.first_open_offset, self.log.log_start_offset))
+        """Up to where no transaction is open, and none has ended with a marker that is not committed."""
+        transactions = self.log.transactions
+        high_watermark = self.high_watermark
+        if transactions is None:
+            return high_watermark
+        first_unstable = transactions.first_unstable_offset(high_watermark)
+        return min(high_watermark, max(first_unstable, self.log.log_start_offset))
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> AppendResult:
+    def append(
+        self, batch: bytearray | memoryview, header: BatchHeader, now_ms: int, *, from_coordinator: bool = False
+    ) -> AppendResult:
         if self.failure:
             raise LogError(self.failure, f"{self.topic}-{self.index} is not served here any more")
         try:
-            result = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            result = self.log.append(
+                batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms, from_coordinator=from_coordinator
+            )
         except DiskError as error:
             self.home.failed(error)
             raise

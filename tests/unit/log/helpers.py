@@ -7,6 +7,7 @@ from random import Random
 from tidelog.kernel.ports import Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import AppendResult, PartitionLog
+from tidelog.log.transactions import Marker, marker_batch
 from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, read_header
 from tidelog.protocol.compression import Codec
 from tidelog.sim.disk import SimDisk
@@ -65,8 +66,32 @@ def batch_of(
 def append(
     log: PartitionLog, batch: bytearray | None = None, *, leader_epoch: int = 0, now_ms: int = 0
 ) -> AppendResult:
+    """As a leader, which has asked the coordinator about a batch that is transactional."""
     batch = batch if batch is not None else batch_of()
-    return log.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms)
+    header = read_header(batch)
+    if header.is_transactional and not header.is_control:
+        verify(log, header.producer_id, header.producer_epoch)
+    return log.append(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def verify(log: PartitionLog, producer_id: int, epoch: int, *, adds: bool = False) -> None:
+    log.producers.verifications.ask(producer_id, epoch, adds=adds)
+    log.producers.verifications.answer(producer_id, epoch, ok=True)
+
+
+def mark(
+    log: PartitionLog,
+    producer_id: int,
+    *,
+    commit: bool,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    leader_epoch: int = 0,
+    timestamp: int = 1000,
+) -> AppendResult:
+    """End the transaction of the producer."""
+    batch = marker_batch(Marker(producer_id, epoch, coordinator_epoch, commit, 1), timestamp)
+    return log.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=timestamp)
 
 
 def read_batches(log: PartitionLog) -> list[bytes]:

@@ -399,6 +399,10 @@ class TestManyProducers:
     def test_all_in_transactions_are_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tidelog.log.producers.PRODUCERS_MAX", 3)
         log = new_log()
-        for producer_id in range(9):
+        for producer_id in range(3):
             append(log, batch_of(1, producer_id=producer_id, attributes=TRANSACTIONAL))
-        assert len(log.producers) == 3
+        with pytest.raises(LogError) as caught:
+            append(log, batch_of(1, producer_id=3, attributes=TRANSACTIONAL))
+        assert caught.value.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+        append(log, batch_of(1, producer_id=4))
+        assert list(log.producers.open_since) == [0, 1, 2]

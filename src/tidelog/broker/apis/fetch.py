@@ -14,16 +14,15 @@ from typing import Final
 
 from tidelog.broker.api import Api
 from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
+from tidelog.broker.committed_reads import Held, aborted_in
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, SHORT_ANSWER_BYTES, Longhand, learn
 from tidelog.broker.fetch_sessions import QUIET, FetchedPartition, Fetching
 from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.kernel.errors import DiskError
-from tidelog.kernel.ports import Buffer
 from tidelog.log.errors import LogError
 from tidelog.log.reading import Read, WouldBlock, at_once
-from tidelog.log.transactions import PastTransactions
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.replication.partition import Partition
@@ -62,6 +61,7 @@ class _Fetch:
         "_ctx",
         "_deadline",
         "_fetching",
+        "_held",
         "_is_woken",
         "_parked",
         "_parked_bytes",
@@ -77,6 +77,7 @@ class _Fetch:
         self._deadline: Deadline | None = None
         self._watched: list[Partition] = []
         self._bytes_missing = request.min_bytes
+        self._held = Held() if request.isolation_level == _READ_COMMITTED else None
         self._is_woken = False
         self._parked_bytes = 0
 
@@ -172,7 +173,7 @@ class _Fetch:
                 read=read,
             ).data
             if committed and partition.log.transactions is not None:
-                data.aborted_transactions = _aborted(partition.log.transactions, data.records, wanted.fetch_offset)
+                data.aborted_transactions = aborted_in(partition, data.records, wanted.fetch_offset, read)
             counters.fetches += 1
         except LogError as error:
             counters.fetches += 1
@@ -227,6 +228,8 @@ class _Fetch:
             if isinstance(partition, Partition):
                 partition.add_waiter(self._on_append)
                 self._watched.append(partition)
+                if self._held is not None:
+                    self._held.watch(partition, fetched.wanted.fetch_offset)
 
     def _hold(self) -> Parked:
         self._parked_bytes = PARKED_REQUEST_BYTES + PARKED_PARTITION_BYTES * len(self._fetching.partitions)
@@ -293,6 +296,10 @@ class _Fetch:
         self._parked_bytes = 0
 
     def _on_append(self, partition: Partition, new_bytes: int) -> None:
+        if self._held is not None and new_bytes:
+            new_bytes = self._held.readable(partition, new_bytes)
+            if not new_bytes:
+                return
         self._bytes_missing -= new_bytes
         if (self._bytes_missing <= 0 or new_bytes == 0) and not self._is_woken:
             # After this turn of the loop: what else the same wake-up appends goes into the same answer.
@@ -317,13 +324,6 @@ class _Fetch:
         for partition in self._watched:
             partition.remove_waiter(self._on_append)
         self._watched.clear()
-
-
-def _aborted(past: PastTransactions, records: Buffer, offset: int) -> list[FetchResponse.AbortedTransaction]:
-    return [
-        FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-        for producer_id, first_offset in past.aborted_in(records, offset)
-    ]
 
 
 def _failed(index: int, code: int) -> _Data:

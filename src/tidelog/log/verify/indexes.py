@@ -8,13 +8,13 @@ from struct import Struct
 from typing import Final
 
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.log.txn_index import ABORTED_ENTRY
 from tidelog.log.verify.report import ReadableFile
 from tidelog.protocol.batch import BatchHeader
 
 _BLOCK_ENTRIES: Final = 8192
 _NEVER: Final = 1 << 63
 _INTERVAL: Final = 4096
-ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 Say = Callable[[str, int | None], None]
 """Told what is wrong and at which byte of the index."""
