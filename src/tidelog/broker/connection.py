@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast
 
 from tidelog.broker.buffers import Buffers
 from tidelog.kernel.errors import ProtocolError
-from tidelog.kernel.ports import Buffer
+from tidelog.kernel.ports import Buffer, FileSender, Part
 
 if TYPE_CHECKING:
     from tidelog.broker.listener import BrokerListener
@@ -31,7 +31,8 @@ _FIRST_PRIVATE_BYTES: Final = 64 * 1024
 _SCARCE_PRIVATE_BYTES: Final = 4 * 1024
 
 
-Answer: TypeAlias = "bytes | Sequence[Buffer]"
+Answer: TypeAlias = "bytes | Sequence[Part]"
+_BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class Again(Protocol):
@@ -49,18 +50,18 @@ class Slot:
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
-        self.answer: Sequence[Buffer] | None = None
-        self.make: Callable[[], Sequence[Buffer] | None] | None = None
+        self.answer: Sequence[Part] | None = None
+        self.make: Callable[[], Sequence[Part] | None] | None = None
         self.on_drop: Callable[[], None] | None = None
 
-    def fill(self, answer: Sequence[Buffer]) -> None:
+    def fill(self, answer: Sequence[Part]) -> None:
         connection = self._connection
         if connection is not None and self.answer is None:
             self.answer = answer
             self.on_drop = None
             connection.drain(answer)
 
-    def fill_in_turn(self, make: Callable[[], Sequence[Buffer] | None]) -> None:
+    def fill_in_turn(self, make: Callable[[], Sequence[Part] | None]) -> None:
         """The answer is made when all before it have left and the peer takes more: what nobody reads is not made. A
         maker that gives None fills the slot later."""
         if self._connection is not None:
@@ -90,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_ready",
         "_requests",
+        "_sender",
         "_slots",
         "_stalled",
         "_turn",
@@ -132,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffers: Buffers = listener.buffers
         self._private: memoryview | None = None
         self._filled = 0
-        self._ready: list[Buffer] = []  # answered, next in order, and not yet handed to the transport
+        self._ready: list[Part] = []  # answered, next in order, and not yet handed to the transport
         self._slots: deque[Slot] = deque()  # behind those: what waits, and what is answered behind it
         self._unsent_bytes = 0
         self.deferred = 0
@@ -141,6 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         self._reading_paused = False
         self._writing_paused = False
+        """The peer must take something first. While the sender has something to send, too."""
+        self._sender: FileSender | None = None
 
     # asyncio's side
 
@@ -155,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         self.again = None
         self._ready.clear()
+        if self._sender is not None:
+            self._sender.close()
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.drop()
@@ -325,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         return slot
 
-    def drain(self, answer: Sequence[Buffer]) -> None:
+    def drain(self, answer: Sequence[Part]) -> None:
         """An answer has arrived: send all that are next in order, then go on with what was held back."""
         self._unsent_bytes += sum(map(len, answer))
         self._flush()
@@ -343,14 +349,40 @@ class Connection(asyncio.BufferedProtocol):
             if ready:
                 self._ready = []
                 self._unsent_bytes = self._unsent_bytes - sum(map(len, ready)) if slots else 0
-                if len(ready) == 1:
-                    transport.write(ready[0])
-                else:
-                    transport.writelines(ready)
+                self._write(transport, ready)
                 if not slots:
                     return
             elif not slots or not self._make_next():
                 return
+
+    def _write(self, transport: asyncio.Transport, parts: list[Part]) -> None:
+        if len(parts) == 1 and isinstance(only := parts[0], _BYTES):
+            transport.write(only)
+            return
+        read: list[Buffer] = [part for part in parts if isinstance(part, _BYTES)]
+        if len(read) < len(parts):
+            # Some are lent. They go another way, unless somebody has to wait for the transport.
+            if self._sender is None:
+                self._sender = self.listener.file_sender(transport, self._sent)
+            if self._sender is not None and not transport.get_write_buffer_size():
+                if not self._sender.send(parts):
+                    self._writing_paused = True
+                    self._stalled = (0, 0.0)
+                return
+            read = [part if isinstance(part, _BYTES) else part.read() for part in parts]
+        transport.writelines(read)
+
+    def _sent(self) -> None:
+        """The sender has nothing left."""
+        if self._is_closing and self.transport is not None:
+            self.transport.close()
+        else:
+            self.resume_writing()
+
+    @property
+    def _bytes_in_transport(self) -> int:
+        in_sender = 0 if self._sender is None else self._sender.unsent_bytes
+        return in_sender + (0 if self.transport is None else self.transport.get_write_buffer_size())
 
     def _make_next(self) -> bool:
         """The answer at the head, if its maker waits for this moment and there is room for it."""
@@ -385,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
         """What waits in its slot or in the transport stands in the ledger, once it is more than passes through."""
         transport = self.transport
         if transport is not None:
-            in_transport = transport.get_write_buffer_size() if self._writing_paused else 0
+            in_transport = self._bytes_in_transport if self._writing_paused else 0
             self._answers.hold(self, in_transport + self._unsent_bytes)
 
     @property
@@ -437,7 +469,7 @@ class Connection(asyncio.BufferedProtocol):
         """After what is answered has left."""
         self._flush()
         self._is_closing = True
-        if self.transport is not None:
+        if self.transport is not None and not (self._sender is not None and self._sender.unsent_bytes):
             self.transport.close()
 
     def abort(self) -> None:
@@ -456,13 +488,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._slots and not self._ready
+        return not self._slots and not self._ready and not (self._writing_paused and self._sender is not None)
 
     def idle_since_s(self, now_s: float) -> float:
         """Since when neither end has got anywhere: no request finished, nothing of the answers taken."""
         if not self._writing_paused or self.transport is None:
             return self.last_active_s if self.is_idle else now_s
-        left = self.transport.get_write_buffer_size()
+        left = self._bytes_in_transport
         if left != self._stalled[0]:
             self._stalled = left, now_s
         return self._stalled[1]

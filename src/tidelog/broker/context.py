@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from tidelog.broker.connection import Connection, Slot
-from tidelog.kernel.ports import Buffer
+from tidelog.kernel.ports import Part
 from tidelog.protocol.frame import encode_response_parts, response_head
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RequestContext:
     def may(self, operation: str, **resource: str) -> bool:
         return True
 
-    def encode(self, response: Struct | Encoded) -> Sequence[Buffer]:
+    def encode(self, response: Struct | Encoded) -> Sequence[Part]:
         if isinstance(response, Encoded):
             return [response_head(self.api.key, self.version, self.correlation_id, len(response.body)), response.body]
         return encode_response_parts(response, self.version, self.correlation_id)
@@ -96,7 +96,7 @@ class Parked:
         must wait even so; then `answer` is called later."""
         self._slot.fill_in_turn(lambda: self._made(make))
 
-    def _made(self, make: Callable[[], Struct | None]) -> Sequence[Buffer] | None:
+    def _made(self, make: Callable[[], Struct | None]) -> Sequence[Part] | None:
         context = self._context
         try:
             response = make()

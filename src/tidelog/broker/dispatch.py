@@ -13,7 +13,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.services import Services
 from tidelog.kernel.errors import ProtocolError
-from tidelog.kernel.ports import Buffer
+from tidelog.kernel.ports import Part
 from tidelog.protocol.codec import decode_from
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import read_request_head
@@ -63,7 +63,7 @@ class Dispatch:
         received_s = connection.received_s
         return RequestContext(self._services, connection, api, version, correlation_id, client_id, received_s), position
 
-    def _answer(self, api: Api, request: Struct, context: RequestContext) -> Sequence[Buffer] | None:
+    def _answer(self, api: Api, request: Struct, context: RequestContext) -> Sequence[Part] | None:
         try:
             answer = api.handle(request, context)
             if isinstance(answer, Parked):
@@ -83,7 +83,7 @@ class Dispatch:
         self._services.metrics.answered(api, context.received_s)
         return encoded
 
-    def _unsupported(self, context: RequestContext) -> Sequence[Buffer]:
+    def _unsupported(self, context: RequestContext) -> Sequence[Part]:
         api = context.api
         if api.key != _API_VERSIONS:
             raise ProtocolError(f"version {context.version} of {api.name} is not supported")

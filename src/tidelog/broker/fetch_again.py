@@ -21,7 +21,7 @@ from tidelog.broker.ledger import PARKED_PARTITION_BYTES, PARKED_REQUEST_BYTES
 from tidelog.broker.metrics import TopicCounters
 from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
-from tidelog.kernel.ports import Buffer
+from tidelog.kernel.ports import Part
 from tidelog.log.errors import LogError
 from tidelog.log.reading import WouldBlock, at_once
 from tidelog.protocol.errors import ErrorCode
@@ -53,6 +53,7 @@ _OFFSET: Final = ("q", 0x5A17C2DE5A17C3DE)
 _HIGH_WATERMARK: Final = ("q", 0x5A17C4DE5A17C5DE)
 _STABLE: Final = ("q", 0x5A17C6DE5A17C7DE)
 _LOG_START: Final = ("q", 0x5A17C8DE5A17C9DE)
+_BYTES: Final = (bytes, bytearray, memoryview)
 _RECORDS: Final = b"\x5a\x17\xca\xde\x5a\x17\xcb\xde"
 
 
@@ -260,7 +261,7 @@ class FetchAgain:
             self._counters = self.services.metrics.topic(partition.topic)
         return partition
 
-    def _read(self, partition: Partition, fetched: FetchedPartition) -> Buffer | None:
+    def _read(self, partition: Partition, fetched: FetchedPartition) -> Part | None:
         """None when there is more to it: something is wrong, or not in memory."""
         wanted = fetched.wanted
         epoch = wanted.current_leader_epoch
@@ -281,13 +282,24 @@ class FetchAgain:
             room = SHORT_ANSWER_BYTES
         committed = self.is_committed
         try:
-            data = partition.read(offset, room, min_one_batch=True, committed=committed, read=at_once).data
-            if committed and partition.log.transactions is not None and aborted_in(partition, data, offset, at_once):
+            found = partition.read(
+                offset,
+                room,
+                min_one_batch=True,
+                committed=committed,
+                read=at_once,
+                lend=not (committed and partition.log.transactions is not None),
+            )
+            if (
+                committed
+                and partition.log.transactions is not None
+                and aborted_in(partition, found.data, offset, at_once)
+            ):
                 return None
         except (LogError, DiskError, WouldBlock):
             return None
         self._counters.fetches += 1
-        return data
+        return found.lent or found.data
 
     # an answer
 
@@ -299,7 +311,7 @@ class FetchAgain:
         return self.encode(records, waiting.fetched, partition, waiting.correlation_id, waiting.received_s)
 
     def encode(
-        self, records: Buffer, fetched: FetchedPartition, partition: Partition, correlation_id: int, received_s: float
+        self, records: Part, fetched: FetchedPartition, partition: Partition, correlation_id: int, received_s: float
     ) -> Answer:
         high_watermark, log_start = partition.high_watermark, partition.log.log_start_offset
         api = self._api
@@ -334,7 +346,7 @@ class FetchAgain:
             log_start,
             rest,
         )
-        if size <= COPIED_BYTES_MAX:
+        if size <= COPIED_BYTES_MAX and isinstance(records, _BYTES):
             return b"".join((head, length, records, tail))
         return (head + length, records, tail)
 
@@ -425,7 +437,7 @@ class Waiting:
             self._unwatch()
             self.slot.fill_in_turn(self._make)
 
-    def _make(self) -> Sequence[Buffer] | None:
+    def _make(self) -> Sequence[Part] | None:
         services = self._again.services
         services.ledger.parked_bytes.used -= _PARKED_BYTES
         try:

@@ -15,7 +15,7 @@ from tidelog.broker.connection_limits import ConnectionLimits
 from tidelog.broker.ledger import Ledger
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.peer_log import PeerLog
-from tidelog.kernel.ports import Clock, Listener, Net, SocketOptions
+from tidelog.kernel.ports import Clock, FileSender, Listener, Net, SocketOptions
 
 
 class BrokerListener:
@@ -48,6 +48,7 @@ class BrokerListener:
         self.ledger = ledger
         self.peer_log = peer_log
         self.handle_frame = handle_frame
+        self.file_sender: Callable[[asyncio.Transport, Callable[[], None]], FileSender | None] = lambda *_: None
         self._idle_s_max = idle_s_max
         self._metrics = metrics
         self._limits = limits
@@ -63,6 +64,7 @@ class BrokerListener:
 
     async def bind(self, net: Net) -> None:
         """Take the address. What connects before start_serving waits: it is not read yet."""
+        self.file_sender = net.file_sender
         self._listening = await net.listen(self.host, self.port, self._accept, self._options)
         self.port = self._listening.port
 

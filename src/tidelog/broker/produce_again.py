@@ -17,7 +17,7 @@ from tidelog.broker.metrics import TopicCounters
 from tidelog.broker.produce_answers import refuse
 from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
-from tidelog.kernel.ports import Buffer
+from tidelog.kernel.ports import Part
 from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request, encode_response
@@ -269,7 +269,7 @@ class Uncommitted:
         self._end()
         index = self._partition.log.partition
         if code is ErrorCode.NONE:
-            answer: Sequence[Buffer] = (
+            answer: Sequence[Part] = (
                 again.encode(self._correlation_id, index, self._base_offset, self._log_start_offset),
             )
         else:

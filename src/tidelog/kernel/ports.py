@@ -25,6 +25,20 @@ class Clock(Protocol):
         ...
 
 
+class FileSlice(Protocol):
+    """Bytes of a file, to be sent from there by a FileSender: nobody has read them. Its file may be closed or removed
+    meanwhile: what was lent stays as long as somebody has it."""
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes:
+        """For who cannot send them so."""
+        ...
+
+
+Part: TypeAlias = Buffer | FileSlice
+
+
 class File(Protocol):
     """An open file: appends at its end, reads anywhere. Not a descriptor: the disk may close and reopen that."""
 
@@ -44,6 +58,11 @@ class File(Protocol):
     def read_now(self, position: int, length: int) -> bytes | memoryview | None:
         """The same, but None when that would wait for the disk (Disk.read_later does not mind). Where the system cannot
         tell, it reads as read does."""
+        ...
+
+    def lend(self, position: int, length: int) -> FileSlice | None:
+        """The bytes where they are, if they seem to be in memory and the system can send them from there; None means
+        that they must be read. They lie within the file, and nobody changes them."""
         ...
 
     @property
@@ -153,6 +172,21 @@ class SocketOptions(NamedTuple):
     receive_bytes: int = -1
 
 
+class FileSender(Protocol):
+    """A second way into a connection's socket: what is lent goes from the file to it, without a copy."""
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        """Send them in this order, once the transport has nothing left to send and this has not. False when the peer
+        must take some first: then the callback is called when all has left, and nothing may be written until then. An
+        error aborts the connection."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Net(Protocol):
     """Byte streams in asyncio's Protocol and Transport interfaces (BufferedProtocol included)."""
 
@@ -168,6 +202,10 @@ class Net(Protocol):
 
     async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         """ConnectionError or OSError when nobody answers."""
+        ...
+
+    def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> FileSender | None:
+        """To be closed when the connection is lost. None where there is no such thing, or no room for one more."""
         ...
 
 

@@ -2,7 +2,8 @@
 
 New entries gather in memory and reach the file some hundred at a time, or when the segment is rolled or closed: an
 index is made again from the log after a crash, so nothing is lost, and a produce request costs one write, not three.
-Only the size of the file is known until an entry is asked for: most segments are never read.
+Only the size of the file is known until an entry is asked for: most segments are never read. The block that was last
+searched is kept: who reads a log from end to end asks for the next entries there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ _BLOCK: Final = 512
 
 
 class EntryFile:
-    __slots__ = ("_disk", "_file", "_is_stale", "_key", "_path", "_pending", "_stored", "_struct")
+    __slots__ = (
+        "_block",
+        "_block_start",
+        "_disk",
+        "_file",
+        "_is_stale",
+        "_key",
+        "_path",
+        "_pending",
+        "_stored",
+        "_struct",
+    )
 
     def __init__(self, disk: Disk, path: str, struct: Struct, *, new: bool, key: int = 0) -> None:
         """`key` is the number of the field that orders the entries."""
@@ -33,6 +45,8 @@ class EntryFile:
         self._pending: bytearray | None = None
         self._stored = 0 if new else -1
         self._is_stale = False
+        self._block: bytes | memoryview = b""
+        self._block_start = 0
 
     @property
     def count(self) -> int:
@@ -55,6 +69,9 @@ class EntryFile:
 
     def _stored_entry(self, index: int, read: Read) -> tuple[int, ...]:
         size = self._struct.size
+        at = (index - self._block_start) * size
+        if 0 <= at < len(self._block):
+            return self._struct.unpack_from(self._block, at)
         data = read(self._opened(), index * size, size)
         if len(data) < size:
             raise CorruptFileError(f"{self._path} became shorter")
@@ -71,6 +88,9 @@ class EntryFile:
         pending = self._pending
         if pending and self._struct.unpack_from(pending, 0)[self._key] <= key:
             return stored + self._floor_in(pending, len(pending) // self._struct.size, key)
+        if self._is_in_block(key):
+            size = self._struct.size
+            return self._block_start + self._floor_in(self._block, len(self._block) // size, key)
         low, high = 0, stored
         while high - low > _BLOCK:
             middle = (low + high) // 2
@@ -84,6 +104,7 @@ class EntryFile:
         block = read(self._opened(), low * size, (high - low) * size)
         if len(block) != (high - low) * size:
             raise CorruptFileError(f"{self._path} became shorter")
+        self._block, self._block_start = block, low
         found = self._floor_in(block, high - low, key)
         return found if found < 0 else low + found
 
@@ -99,6 +120,11 @@ class EntryFile:
             index += count
         if self._pending:
             yield from self._struct.iter_unpack(bytes(self._pending[(index - stored) * size :]))
+
+    def _is_in_block(self, key: int) -> bool:
+        """Between its first and its last entry: what follows the last is elsewhere."""
+        block, unpack, size, field = self._block, self._struct.unpack_from, self._struct.size, self._key
+        return bool(block) and unpack(block, 0)[field] <= key < unpack(block, len(block) - size)[field]
 
     def _floor_in(self, block: Buffer, count: int, key: int) -> int:
         unpack, size, field = self._struct.unpack_from, self._struct.size, self._key
@@ -117,6 +143,7 @@ class EntryFile:
             self._opened().truncate(count * self._struct.size)
             self._stored = count
             self._pending = None
+            self._block = b""
         elif self._pending is not None:
             del self._pending[(count - stored) * self._struct.size :]
 
@@ -126,6 +153,7 @@ class EntryFile:
         self._pending = None
         self._stored = 0
         self._is_stale = True
+        self._block = b""
 
     def finish(self) -> File:
         """Write what is pending. The file exists afterwards, even with no entry: without it Kafka builds it again."""

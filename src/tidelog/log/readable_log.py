@@ -10,6 +10,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
+from tidelog.kernel.ports import FileSlice
 from tidelog.log.checking import Damaged, Place, check, check_length, locate, must_check
 from tidelog.log.errors import CorruptFileError, LogError
 from tidelog.log.leader_epochs import LeaderEpochs
@@ -21,9 +22,14 @@ from tidelog.log.transactions import Transactions
 from tidelog.protocol.errors import ErrorCode
 
 _LENGTH: Final = Struct(">i")
+_HEAD_BYTES: Final = 12
+"""Of a batch: its offset, and how long it is."""
 _DAMAGE_TOLD_MAX: Final = 1000
 _RECENT_BYTES: Final = 64 * 1024
 """The last batches of the active segment were written a moment ago: so few bytes are read without asking first."""
+
+_LENT_BYTES: Final = 128 * 1024
+"""Fewer are read: a copy costs less than what it takes to do without."""
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +39,8 @@ class LogRead(NamedTuple):
     segment_base_offset: int
     position: int
     """Where the data starts in its segment."""
+    lent: FileSlice | None = None
+    """Instead of the data, for who takes it."""
 
 
 class ReadableLog:
@@ -63,21 +71,31 @@ class ReadableLog:
         """None while there was no transaction since the log was opened, and none is open or was aborted before."""
 
     def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True, read: Read = waiting
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        min_one_batch: bool = True,
+        read: Read = waiting,
+        lend: bool = False,
     ) -> LogRead:
         """From the batch that holds the offset up to max_bytes, the last batch maybe cut, never behind end_offset (a
-        batch boundary). A first batch that is larger is given whole, or not at all without min_one_batch."""
+        batch boundary). A first batch that is larger is given whole, or not at all without min_one_batch. With `lend`
+        many bytes that nobody needs to look at may stay in their file."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             bounds = f"{self.log_start_offset} to {self.log_end_offset} of {self.topic}-{self.partition}"
             raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {bounds}")
         if offset >= end_offset:
             return LogRead(b"", self._active.base_offset, self._active.size)
         try:
-            return self._read(offset, max_bytes, end_offset, min_one_batch, read)
+            return self._read(offset, max_bytes, end_offset, min_one_batch, read, lend)
         except Damaged as damage:
             raise self._refuse(damage) from None
 
-    def _read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, read: Read) -> LogRead:
+    def _read(
+        self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, read: Read, lend: bool
+    ) -> LogRead:
         segment, place = self._active, None
         position = self._recent.get(offset)
         if position is None:
@@ -91,9 +109,11 @@ class ReadableLog:
         length = max_bytes if max_bytes < room else room
         if place is None and length <= _RECENT_BYTES:
             read = waiting
-        data = read(segment.log, position, length if length > 12 else 12)
-        if len(data) >= 12:
-            first_size: int = _LENGTH.unpack_from(data, 8)[0] + 12
+        if lend and length >= _LENT_BYTES and (lent := _lend(segment, position, length, place, read)) is not None:
+            return LogRead(b"", segment.base_offset, position, lent)
+        data = read(segment.log, position, length if length > _HEAD_BYTES else _HEAD_BYTES)
+        if len(data) >= _HEAD_BYTES:
+            first_size: int = _LENGTH.unpack_from(data, 8)[0] + _HEAD_BYTES
             if first_size > room:
                 raise Damaged(segment, position, f"no batch of {first_size} bytes fits here")
             if first_size > length:
@@ -193,3 +213,15 @@ class ReadableLog:
             return find_max_timestamp(self._segments, self.leader_epochs, read)
         except Damaged as damage:
             raise self._refuse(damage) from None
+
+
+def _lend(segment: Segment, position: int, length: int, place: Place | None, read: Read) -> FileSlice | None:
+    """None where something is to be looked at first, or the first batch is larger."""
+    if must_check(segment, position, length):
+        return None
+    if place is not None:
+        first_size = place.header.size
+    else:
+        head = read(segment.log, position, _HEAD_BYTES)
+        first_size = _LENGTH.unpack_from(head, 8)[0] + _HEAD_BYTES if len(head) == _HEAD_BYTES else length + 1
+    return segment.log.lend(position, length) if first_size <= length else None

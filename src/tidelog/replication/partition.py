@@ -112,11 +112,20 @@ class Partition:
             self._notify(new_bytes)
 
     def read(
-        self, offset: int, max_bytes: int, *, min_one_batch: bool, committed: bool = False, read: Read = waiting
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+        committed: bool = False,
+        read: Read = waiting,
+        lend: bool = False,
     ) -> LogRead:
         end_offset = self.last_stable_offset if committed else self.high_watermark
         try:
-            return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, read=read)
+            return self.log.read(
+                offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, read=read, lend=lend
+            )
         except DiskError as error:
             self.home.failed(error)
             raise

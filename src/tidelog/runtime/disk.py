@@ -18,9 +18,11 @@ from typing import Final
 
 from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Buffer, File
+from tidelog.runtime.cachestat import find_cachestat
 from tidelog.runtime.descriptors import Descriptors, descriptors_max, files_share
 from tidelog.runtime.dirlock import DirectoryLock, lock_file
 from tidelog.runtime.replacing import Replacing
+from tidelog.runtime.sending import CAN_SEND, OsFileSlice
 from tidelog.runtime.syncfs import find_syncfs
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -36,6 +38,7 @@ _NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _COLD_READS_AT_ONCE: Final = 4
 _READ_AHEAD: Final = 2 << 20
 _PROBED_FROM: Final = 64 * 1024
+_LENT_STRIDE: Final = 64 * 1024
 _probe: Final = bytearray(1)
 
 
@@ -98,7 +101,7 @@ class OsFile:
 
     @property
     def is_pinned(self) -> bool:
-        """A thread uses the descriptor."""
+        """A thread uses the descriptor, or a connection sends from it."""
         return bool(self._syncs or self._cold_reads)
 
     def size(self) -> int:
@@ -186,6 +189,30 @@ class OsFile:
             return self.read(position, length)
         return buffer if done == length else buffer[:done]
 
+    def lend(self, position: int, length: int) -> OsFileSlice | None:
+        if not (self._nowait and CAN_SEND):
+            return None
+        fd = self.fd
+        if fd < 0:
+            fd = self._disk.acquire(self)
+        self.used = True
+        end = position + length
+        try:
+            if not self._is_random:
+                self._disk.read_ahead_elsewhere(self)
+            if (is_cached := self._disk.is_cached) is not None:
+                if not is_cached(fd, position, length):
+                    return None
+            else:
+                # The last byte too. Between two that are in memory one may not be: then the loop waits for it.
+                for at in (end - 1, *range(position, end, _LENT_STRIDE)):
+                    os.preadv(fd, (_probe,), at, self._nowait)
+        except OSError:
+            return None
+        self._cold_reads += 1
+        self._disk.descriptors.keep(self)
+        return OsFileSlice(fd, position, length, self._disk.take_back, self)
+
     def _read_rest(self, fd: int, data: bytes, length: int, position: int) -> bytes:
         while len(data) < length:
             more = self._disk.pread(fd, length - len(data), position + len(data))
@@ -231,6 +258,7 @@ class OsDisk:
         self._replacing = Replacing(self._replace_file)
         self._file_systems: dict[int, int] = {}
         self._syncfs = find_syncfs()
+        self.is_cached = find_cachestat()
         self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
         self.pwrite: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", _seek_and_write)
         self.pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
@@ -374,9 +402,9 @@ class OsDisk:
         def ended(_: Future[bytes]) -> None:
             # In the loop's thread, and also after a reader that was cancelled: the thread had the descriptor.
             try:
-                loop.call_soon_threadsafe(self._unpin_reader, file)
+                loop.call_soon_threadsafe(self.take_back, file)
             except RuntimeError:  # the loop is closed: the process is going down
-                self._unpin_reader(file)
+                self.take_back(file)
 
         done.add_done_callback(ended)
         return asyncio.wrap_future(done, loop=loop)
@@ -388,7 +416,7 @@ class OsDisk:
         if self._advise is not None:
             self._advise(file.fd, 0, 0, os.POSIX_FADV_RANDOM)
 
-    def _unpin_reader(self, file: OsFile) -> None:
+    def take_back(self, file: OsFile) -> None:
         file._cold_reads -= 1
         self._let_go(file)
 

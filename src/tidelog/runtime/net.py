@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog.kernel.errors import ListenError
-from tidelog.kernel.ports import SocketOptions
+from tidelog.kernel.ports import FileSender, SocketOptions
+from tidelog.runtime.sending import FileSenders
 
 _WILDCARDS: Final = ("", "::", "[::]")
 UNSENT_BYTES_MAX: Final = 256 * 1024
@@ -35,6 +36,9 @@ class OsListener:
 
 
 class OsNet:
+    def __init__(self) -> None:
+        self._senders = FileSenders()
+
     async def listen(
         self,
         host: str,
@@ -65,6 +69,9 @@ class OsNet:
     async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         transport, _ = await asyncio.get_running_loop().create_connection(factory, host, port)
         return transport
+
+    def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> FileSender | None:
+        return self._senders.make(transport, sent)
 
 
 async def _bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:

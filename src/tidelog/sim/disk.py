@@ -191,6 +191,9 @@ class SimFile:
     def read_now(self, position: int, length: int) -> bytes | None:
         return None if self._disk.is_cold() else self.read(position, length)
 
+    def lend(self, position: int, length: int) -> None:
+        """There is no socket here that could send it."""
+
     @property
     def truncations(self) -> int:
         return self._inode.truncations

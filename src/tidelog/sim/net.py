@@ -280,6 +280,9 @@ class SimHost:
         self._check_alive()
         return await self._net.connect(self, host, port, factory)
 
+    def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> None:
+        """The simulated disk lends nothing."""
+
     def _check_alive(self) -> None:
         if not self.is_alive:
             raise ConnectionAbortedError(f"{self.name} crashed")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from struct import pack
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.log.helpers import DIRECTORY, append, batch_of, open_log, read_batches, sim_disk
 from tidelog.log.config import LogConfig
-from tidelog.log.index import OffsetIndex
+from tidelog.log.entry_file import EntryFile
+from tidelog.log.index import OFFSET_ENTRY, OffsetIndex
 from tidelog.log.partition_log import PartitionLog
 from tidelog.sim.disk import SimDisk, SimFile
 
@@ -232,3 +236,24 @@ def test_recovery_cuts_no_index_that_is_right(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(SimFile, "truncate", lambda file, size: cut.append(file.path))
     open_log(disk, config).close(0)
     assert cut == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2_000), st.lists(st.tuples(st.sampled_from("fffgt"), st.integers(0, 7_000)), max_size=40))
+def test_whatever_was_looked_up_before_an_entry_is_found_where_it_is(count: int, steps: list[tuple[str, int]]) -> None:
+    disk = sim_disk()
+    disk.make_dirs(DIRECTORY)
+    index = EntryFile(disk, f"{DIRECTORY}/x", OFFSET_ENTRY, new=True)
+    keys: list[int] = []
+    for step, number in [("a", count), *steps, ("a", 600), *reversed(steps)]:
+        if step == "a":
+            for _ in range(number):
+                keys.append(3 * len(keys) + 1)
+                index.add(keys[-1], len(keys))
+        elif step == "f":
+            assert index.floor(number) == bisect_right(keys, number) - 1
+        elif step == "g" and keys:
+            assert index.get(number % len(keys)) == (keys[number % len(keys)], number % len(keys) + 1)
+        elif step == "t" and number < len(keys):
+            index.truncate(number)
+            del keys[number:]

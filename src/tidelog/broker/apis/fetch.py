@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from tidelog.broker.api import Api
 from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
@@ -165,15 +165,18 @@ class _Fetch:
             if wanted.last_fetched_epoch >= 0 and _diverges(partition, wanted, data):
                 return data
             committed = self._request.isolation_level == _READ_COMMITTED
-            data.records = partition.read(
+            found = partition.read(
                 wanted.fetch_offset,
                 min(wanted.partition_max_bytes, room),
                 min_one_batch=nothing_yet,
                 committed=committed,
                 read=read,
-            ).data
+                lend=not committed or partition.log.transactions is None,
+            )
+            # Of what is lent the codec asks for nothing but its length.
+            data.records = found.data if found.lent is None else cast(memoryview, found.lent)
             if committed and partition.log.transactions is not None:
-                data.aborted_transactions = aborted_in(partition, data.records, wanted.fetch_offset, read)
+                data.aborted_transactions = aborted_in(partition, found.data, wanted.fetch_offset, read)
             counters.fetches += 1
         except LogError as error:
             counters.fetches += 1
