@@ -31,6 +31,7 @@ from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlter
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
 from tidelog.protocol.messages.join_group import JoinGroupRequest
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest
+from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.protocol.messages.list_groups import ListGroupsRequest
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -216,6 +217,7 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
     "IncrementalAlterConfigs": incremental_alter_configs,
     "OffsetDelete": offset_delete,
     "DescribeCluster": lambda t, i, v: DescribeClusterRequest(),
+    "ListConfigResources": lambda t, i, v: ListConfigResourcesRequest(),
     "DescribeTopicPartitions": describe_topic_partitions,
 }
 
