@@ -27,6 +27,8 @@ PIPELINED_REQUESTS_MAX: Final = 256
 SCARCE_REQUESTS_MAX: Final = 8
 ANSWER_BYTES_MAX: Final = 1 << 20
 """What may be answered and not yet handed to the transport: a fetch of a hundred bytes has an answer of megabytes."""
+_SMALL_ANSWER_BYTES: Final = 4 * 1024
+"""Less than this may wait until the loop's turn is over; more would lie about for a thousand connections at once."""
 _FIRST_PRIVATE_BYTES: Final = 64 * 1024
 _SCARCE_PRIVATE_BYTES: Final = 4 * 1024
 
@@ -86,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         "_handle",
         "_is_closing",
         "_monotonic_s",
+        "_outbox",
         "_parked",
         "_private",
         "_reading_paused",
@@ -130,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers = listener.ledger.answer_bytes
         self._parked = listener.ledger.parked_bytes
         self._turn = listener.ledger.turn
+        self._outbox = listener.ledger.outbox
         self._stalled = (0, 0.0)
         self._buffers: Buffers = listener.buffers
         self._private: memoryview | None = None
@@ -237,6 +241,9 @@ class Connection(asyncio.BufferedProtocol):
         if position:
             self.last_active_s = self.received_s
         if self._ready:
+            if self._unsent_bytes < _SMALL_ANSWER_BYTES:
+                self._outbox.add(self)
+                return position
             self._flush()
         if self._unsent_bytes:
             self._count_answers()
@@ -337,6 +344,11 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._count_answers()
         self._maybe_resume()
+
+    def send_ready(self) -> None:
+        self._flush()
+        if self._unsent_bytes:
+            self._count_answers()
 
     def _flush(self) -> None:
         """Hand the transport what is next in order, unless the peer has yet to take what it was given before."""

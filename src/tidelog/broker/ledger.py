@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from tidelog.broker.outbox import Outbox
+
 MIB: Final = 1 << 20
 REQUEST_BYTES_MAX: Final = 128 * MIB
 """Where queued.max.request.bytes is -1. Not less than the largest request (socket.request.max.bytes)."""
@@ -205,6 +207,7 @@ class Ledger:
         """Answers that their peers have not taken yet."""
         self.soon = soon
         self.turn = Turn(soon)
+        self.outbox = Outbox(soon)
         self.parked_bytes = Resource("parked_bytes", PARKED_BYTES_MAX)
         """Requests that wait, by an estimate: a fetch that finds no room here is answered with what there is."""
         self.session_partitions = Resource("session_partitions", SESSION_PARTITIONS_MAX)

@@ -59,6 +59,7 @@ class Peer:
             self.connection.buffer_updated(size)
             shared = self.connection._buffers.shared
             shared[:] = b"\xdd" * len(shared)
+        self.connection.listener.ledger.outbox.send()  # as at the end of the loop's turn
 
     @property
     def has_answer(self) -> bool:
