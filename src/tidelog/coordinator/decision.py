@@ -16,11 +16,16 @@ T_co = TypeVar("T_co", covariant=True)
 @dataclass(slots=True, frozen=True)
 class Decision(Generic[R, T_co]):
     """`settled` is for state that lives in memory beside the records (classic groups between two generations): it is
-    told once, before the response leaves, whether the records were committed (NONE) or why they were not."""
+    told once, before the response leaves, whether the records were committed (NONE) or why they were not.
+
+    `then` decides what follows once the records are replayed, in the same turn of the loop; the response is that of the
+    last decision. Each link of such a chain leaves a state that holds by itself, should the next one never be
+    written."""
 
     records: Sequence[R]
     response: T_co
     settled: Callable[[ErrorCode, Moment], None] | None = None
+    then: Callable[[Moment], Decision[R, T_co]] | None = None
 
 
 class StateMachine(Protocol[R]):

@@ -93,7 +93,12 @@ class Shard(Generic[M]):
     ) -> None:
         self.flush()
         now = Moment.of(self._clock)
-        decision = decide(self.machine, now)
+        followed = self._follow(decide(self.machine, now), now)
+        if isinstance(followed, ErrorCode):
+            self._outbox.send(answer, refuse(followed))
+            self._changed()
+            return
+        decision = followed
         if decision.records or decision.response is not None:
             self._commit(decision, _answering(decision.response, answer, refuse, decision.settled, self._outbox), now)
         self._changed()
@@ -131,8 +136,10 @@ class Shard(Generic[M]):
     def tick(self) -> None:
         self.flush()
         now = Moment.of(self._clock)
-        for decision in self.machine.tick(now):
-            self._commit(decision, _answering(None, _nobody, _nothing, decision.settled, self._outbox), now)
+        for first in self.machine.tick(now):
+            decision = self._follow(first, now)
+            if not isinstance(decision, ErrorCode):
+                self._commit(decision, _answering(None, _nobody, _nothing, decision.settled, self._outbox), now)
         self._expire_pending(now)
         self._outbox.drain()
 
@@ -166,23 +173,40 @@ class Shard(Generic[M]):
         self._outbox.drain()
         self.when_changed(self)
 
+    def _follow(self, decision: Decision[Any, T], now: Moment) -> Decision[Any, T] | ErrorCode:
+        """Append the links of a chain up to the last one, which the answer waits for; or why one could not be."""
+        while decision.then is not None:
+            assert decision.settled is None, "a link of a chain has nobody to tell"
+            encoded = [self.machine.encode(record) for record in decision.records]
+            code = self._write(decision.records, encoded, now)
+            if code is not ErrorCode.NONE:
+                return code
+            decision = decision.then(now)
+        return decision
+
     def _commit(self, decision: Decision[Any, Any], settle: Settle, now: Moment) -> None:
         encoded = [self.machine.encode(record) for record in decision.records]
         self._append(decision.records, encoded, [settle], now)
 
     def _append(self, records: Sequence[Any], encoded: Encoded, settles: list[Settle], now: Moment) -> None:
-        if encoded:
-            try:
-                end = self._log.append(encoded, now.wall_ms)
-            except (LogError, DiskError) as error:
-                code = append_error_code(error)
-                for settle in settles:
-                    settle(code, now)
-                return
-            self._end = end
-            for offset, record in enumerate(records, end - len(records)):
-                self.machine.replay(record, offset, NO_PRODUCER_ID)
-        self._when_committed(self._end, settles, now)
+        code = self._write(records, encoded, now)
+        if code is ErrorCode.NONE:
+            self._when_committed(self._end, settles, now)
+            return
+        for settle in settles:
+            settle(code, now)
+
+    def _write(self, records: Sequence[Any], encoded: Encoded, now: Moment) -> ErrorCode:
+        if not encoded:
+            return ErrorCode.NONE
+        try:
+            end = self._log.append(encoded, now.wall_ms)
+        except (LogError, DiskError) as error:
+            return append_error_code(error)
+        self._end = end
+        for offset, record in enumerate(records, end - len(records)):
+            self.machine.replay(record, offset, NO_PRODUCER_ID)
+        return ErrorCode.NONE
 
     def _when_committed(self, end: int, settles: list[Settle], now: Moment) -> None:
         if end <= self._committed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
@@ -42,6 +43,16 @@ class _Topics:
 
     def has_partition(self, name: str, partition: int) -> bool:
         return self._publisher.image.partition(name, partition) is not None
+
+    def partition_count(self, name: str) -> int:
+        topic = self._publisher.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def names(self) -> Iterable[str]:
+        return self._publisher.image.topics.keys()
+
+    def version(self) -> int:
+        return self._publisher.image.offset
 
 
 class Groups:
@@ -83,6 +94,9 @@ class Groups:
             self.load()
         if delta.deleted:
             self.coordinator.topics_deleted((topic.name, topic.topic_id) for topic in delta.deleted)
+        changed = {topic.name for topic in (*delta.created, *delta.deleted, *delta.changed)}
+        if changed:
+            self.coordinator.topics_changed(changed, came_or_went=bool(delta.created or delta.deleted))
 
     def load(self) -> None:
         """Also again, when a partition that could not be opened is there now."""
@@ -131,8 +145,9 @@ class Groups:
         found = []
         for shard in self.coordinator.runtime.shards():
             machine = shard.machine
-            for group_id in sorted(set(machine.groups) | set(machine.offsets.group_ids())):
-                group = machine.groups.get(group_id)
+            names = {group.group_id for group in machine.all_groups()}
+            for group_id in sorted(names | set(machine.offsets.group_ids())):
+                group = machine.group(group_id)
                 offsets = [(topic, index, value.offset) for topic, index, value in machine.offsets.of_group(group_id)]
                 found.append(GroupView(group_id, 0 if group is None else len(group.members), offsets))
         return found
@@ -149,4 +164,8 @@ def _group_config(config: LiveConfig) -> GroupConfig:
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_topic_num_partitions=config.integer("offsets.topic.num.partitions"),
+        group_consumer_session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
+        group_consumer_heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
+        group_consumer_assignment_interval_ms=config.integer("group.consumer.assignment.interval.ms"),
+        group_consumer_max_size=config.integer("group.consumer.max.size"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -90,6 +90,15 @@ class FakeTopics:
     def has_partition(self, name: str, partition: int) -> bool:
         return 0 <= partition < self.partitions.get(name, 0)
 
+    def partition_count(self, name: str) -> int:
+        return self.partitions.get(name, 0)
+
+    def names(self) -> Iterable[str]:
+        return self.partitions.keys()
+
+    def version(self) -> int:
+        return len(self.partitions)
+
 
 class World:
     """A coordinator that leads every partition, on virtual time."""
@@ -142,7 +151,7 @@ class World:
     def replayed(self) -> GroupMachine:
         """Another machine that sees nothing but this one's log."""
         if self._replica_log is not self.log:
-            self._replica, self._replica_log = GroupMachine(self.config, Random(0), Outbox()), self.log
+            self._replica, self._replica_log = GroupMachine(self.config, Random(0), Outbox(), self.topics), self.log
             self._replica_position = 0
         for batch in self.log.batches[self._replica_position :]:
             for record in iter_records(batch):

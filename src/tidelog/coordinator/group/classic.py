@@ -55,6 +55,11 @@ class ClassicGroup:
         return self.state is GroupState.PREPARING_REBALANCE
 
     @property
+    def is_unused(self) -> bool:
+        """Nobody is in it or on the way to it."""
+        return self.state is GroupState.EMPTY and not self.pending_joins
+
+    @property
     def can_rebalance(self) -> bool:
         return self.state in BEFORE[GroupState.PREPARING_REBALANCE]
 

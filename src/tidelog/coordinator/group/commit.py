@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.classic import ClassicGroup
+from tidelog.coordinator.group.consumer.commits import check_commit
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, OffsetCommitted
 from tidelog.coordinator.group.state import GroupState
 from tidelog.coordinator.group.topics import Topics
@@ -49,7 +51,7 @@ class Commit:
         return self.response
 
     def decide(
-        self, group: ClassicGroup | None, metadata_bytes_max: int, now: Moment
+        self, group: ClassicGroup | ConsumerGroup | None, metadata_bytes_max: int, now: Moment
     ) -> Decision[GroupRecord, OffsetCommitResponse]:
         error = self.check(group)
         if error is not ErrorCode.NONE:
@@ -69,8 +71,11 @@ class Commit:
             records.append(OffsetCommitted(group_id, topic, asked.partition_index, value))
         return Decision(records, self.response)
 
-    def check(self, group: ClassicGroup | None) -> ErrorCode:
+    def check(self, group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
         generation = self.request.generation_id_or_member_epoch
+        if isinstance(group, ConsumerGroup):
+            partitions = ((entry.topic_id, entry.asked.partition_index) for entry in self.accepted)
+            return check_commit(group, self.request.member_id, generation, self.version, partitions)
         if group is not None:
             return _check_member(group, self.request.member_id, self.request.group_instance_id, generation)
         if generation < 0:

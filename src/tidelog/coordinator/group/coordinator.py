@@ -14,6 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 from tidelog.coordinator.group import describe, fetch
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.consumer import describe as describe_consumer
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
+from tidelog.coordinator.group.consumer.requests import check as check_heartbeat
 from tidelog.coordinator.group.joining import Client, Join
 from tidelog.coordinator.group.leaving import for_version, identities_of
 from tidelog.coordinator.group.machine import DeletedGroup, GroupMachine
@@ -26,6 +29,14 @@ from tidelog.coordinator.shard import Limits, Shard
 from tidelog.coordinator.shard_log import coordinator_error
 from tidelog.kernel.ports import Clock
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -54,7 +65,7 @@ class GroupCoordinator:
         self.config = config
         limits = Limits(commit_timeout_ms=config.offsets_commit_timeout_ms)
         self.runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
-            lambda partition, outbox: GroupMachine(config, random, outbox), clock, wake, limits
+            lambda partition, outbox: GroupMachine(config, random, outbox, topics), clock, wake, limits
         )
         self._topics = topics
 
@@ -128,6 +139,27 @@ class GroupCoordinator:
             lambda code: LeaveGroupResponse(error_code=coordinator_error(code)),
         )
 
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        answer: Answer[ConsumerGroupHeartbeatResponse],
+    ) -> None:
+        refusal = check_heartbeat(request, version, self.config.group_consumer_assignors)
+        if refusal is not None:
+            answer(refusal.response())
+            return
+        shard = self._find(request.group_id)
+        if isinstance(shard, ErrorCode):
+            answer(ConsumerGroupHeartbeatResponse(error_code=shard))
+            return
+        shard.write(
+            lambda machine, now: machine.consumer_heartbeat(request, client, now),
+            answer,
+            lambda code: ConsumerGroupHeartbeatResponse(error_code=coordinator_error(code)),
+        )
+
     # offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, version: int, answer: Answer[OffsetCommitResponse]) -> None:
@@ -160,8 +192,14 @@ class GroupCoordinator:
         if isinstance(shard, ErrorCode):
             answer(refuse(shard))
             return
-        topics = self._topics
-        shard.read(lambda machine: fetch.fetch(machine.offsets, group, topics, version, require_stable), answer, refuse)
+
+        def query(machine: GroupMachine) -> fetch.GroupResponse:
+            error = machine.check_fetch(group)
+            if error is not ErrorCode.NONE:
+                return fetch.refused(group, version, error)
+            return fetch.fetch(machine.offsets, group, self._topics, version, require_stable)
+
+        shard.read(query, answer, refuse)
 
     def delete_offsets(self, request: OffsetDeleteRequest, answer: Answer[OffsetDeleteResponse]) -> None:
         shard = self._find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -190,10 +228,37 @@ class GroupCoordinator:
             return describe.DescribedGroup(group_id=group_id, error_code=coordinator_error(code))
 
         def query(machine: GroupMachine) -> describe.DescribedGroup:
-            group = machine.groups.get(group_id)
+            group = machine.group(group_id)
+            if isinstance(group, ConsumerGroup):
+                return describe.describe_other(group_id, version)
             return describe.describe_missing(group_id, version) if group is None else describe.describe(group)
 
         shard = self._find(group_id)
+        if isinstance(shard, ErrorCode):
+            answer(refuse(shard))
+        else:
+            shard.read(query, answer, refuse)
+
+    def describe_consumer_groups(
+        self, request: ConsumerGroupDescribeRequest, answer: Answer[ConsumerGroupDescribeResponse]
+    ) -> None:
+        gather: _Gather[describe_consumer.DescribedGroup] = _Gather(
+            len(request.group_ids), lambda groups: answer(ConsumerGroupDescribeResponse(groups=groups))
+        )
+        for index, group_id in enumerate(request.group_ids):
+            self._describe_consumer(group_id, gather.slot(index))
+
+    def _describe_consumer(self, group_id: str, answer: Answer[describe_consumer.DescribedGroup]) -> None:
+        def refuse(code: ErrorCode) -> describe_consumer.DescribedGroup:
+            return describe_consumer.DescribedGroup(group_id=group_id, error_code=coordinator_error(code))
+
+        def query(machine: GroupMachine) -> describe_consumer.DescribedGroup:
+            group = machine.group(group_id)
+            if isinstance(group, ConsumerGroup):
+                return describe_consumer.describe(group, self._topics, self.config.group_consumer_assignors[0])
+            return describe_consumer.describe_missing(group_id, is_classic=group is not None)
+
+        shard = self._find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if isinstance(shard, ErrorCode):
             answer(refuse(shard))
         else:
@@ -209,7 +274,7 @@ class GroupCoordinator:
         gather: _Gather[ListGroupsResponse] = _Gather(len(shards), lambda listed: answer(_merge_listed(listed)))
         for index, shard in enumerate(shards):
             shard.read(
-                lambda machine: ListGroupsResponse(groups=describe.list_groups(machine.groups.values(), states, types)),
+                lambda machine: ListGroupsResponse(groups=describe.list_groups(machine.all_groups(), states, types)),
                 gather.slot(index),
                 lambda code: ListGroupsResponse(error_code=coordinator_error(code)),
             )
@@ -241,6 +306,12 @@ class GroupCoordinator:
         for shard in self.runtime.shards():
             for outcome in list(shard.machine.forget_topics(deleted)):
                 shard.write(_always(outcome), _ignore, _no_response)
+
+    def topics_changed(self, names: set[str], *, came_or_went: bool) -> None:
+        """Topics with these names are new, gone, or have other partitions now."""
+        for shard in self.runtime.shards():
+            shard.ask(lambda machine, now: machine.consumers.topics_changed(names, now, came_or_went=came_or_went))
+            shard.when_changed(shard)
 
 
 class _Gather(Generic[T]):

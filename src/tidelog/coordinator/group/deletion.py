@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.classic import NO_TIMESTAMP, ClassicGroup
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.offsets import Offsets
 from tidelog.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, GroupRemoved, OffsetRemoved
 from tidelog.coordinator.group.state import GroupState
@@ -15,25 +16,31 @@ from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from tidelog.protocol.uuids import ZERO_UUID
 
 
-def check_group_delete(group: ClassicGroup | None) -> ErrorCode:
+def check_group_delete(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
+    if isinstance(group, ConsumerGroup):
+        return ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.NONE
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
 def group_tombstones(group_id: str, offsets: Offsets) -> list[GroupRecord]:
     """Offsets first: read back half, they must not look like those of a group that is still there."""
+    return [*offset_tombstones(group_id, offsets), GroupRemoved(group_id)]
+
+
+def offset_tombstones(group_id: str, offsets: Offsets) -> list[GroupRecord]:
     found = {(topic, partition): None for topic, partition, _ in offsets.of_group(group_id)}
     found.update(dict.fromkeys(offsets.pending_of_group(group_id)))
-    return [*(OffsetRemoved(group_id, *key) for key in found), GroupRemoved(group_id)]
+    return [OffsetRemoved(group_id, *key) for key in found]
 
 
 def delete_offsets(
-    group: ClassicGroup | None, request: OffsetDeleteRequest, offsets: Offsets, topics: Topics
+    group: ClassicGroup | ConsumerGroup | None, request: OffsetDeleteRequest, offsets: Offsets, topics: Topics
 ) -> Decision[GroupRecord, OffsetDeleteResponse]:
     if group is None:
         return Decision((), OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    if isinstance(group, ClassicGroup) and not (group.state is GroupState.EMPTY or group.uses_consumer_protocol):
         # What members of another protocol make of their offsets cannot be known.
         return Decision((), OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
     records: list[GroupRecord] = []
@@ -42,7 +49,7 @@ def delete_offsets(
 
 
 def _delete_of_topic(
-    group: ClassicGroup,
+    group: ClassicGroup | ConsumerGroup,
     topic: OffsetDeleteRequest.OffsetDeleteRequestTopic,
     offsets: Offsets,
     topics: Topics,
@@ -95,6 +102,22 @@ def expired(group: ClassicGroup, offsets: Offsets, wall_ms: int, retention_ms: i
     is_unused = group.state is GroupState.EMPTY and not group.pending_joins
     if not kept and is_unused and not offsets.has_open_transaction(group.group_id):
         yield GroupRemoved(group.group_id)
+
+
+def expired_of_consumers(group: ConsumerGroup, offsets: Offsets, wall_ms: int, retention_ms: int) -> list[GroupRecord]:
+    """An offset is in use while its topic is subscribed to; otherwise it counts from its commit."""
+    records: list[GroupRecord] = []
+    kept = 0
+    for topic, partition, value in offsets.of_group(group.group_id):
+        until_ms = value.commit_ms + retention_ms if value.expire_ms == NO_EXPIRY else value.expire_ms
+        is_used = group.is_subscribed(topic) or offsets.is_pending(group.group_id, topic, partition)
+        if is_used or wall_ms < until_ms:
+            kept += 1
+        else:
+            records.append(OffsetRemoved(group.group_id, topic, partition))
+    if not kept and not group.members and not offsets.has_open_transaction(group.group_id):
+        records.extend(group.removal())
+    return records
 
 
 def _is_expired(group: ClassicGroup, topic: str, value: CommittedOffset, wall_ms: int, retention_ms: int) -> bool:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.coordinator.group.classic import ClassicGroup
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.member import Member
 from tidelog.coordinator.group.state import GroupState
+from tidelog.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import DescribeGroupsResponse
 from tidelog.protocol.messages.list_groups import ListGroupsResponse
@@ -15,6 +17,7 @@ from tidelog.protocol.messages.list_groups import ListGroupsResponse
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 ListedGroup = ListGroupsResponse.ListedGroup
 CLASSIC_TYPE: Final = "classic"
+CONSUMER_TYPE: Final = "consumer"
 _NOT_FOUND_FROM: Final = 6
 
 
@@ -54,19 +57,39 @@ def describe_missing(group_id: str, version: int) -> DescribedGroup:
     )
 
 
-def list_groups(groups: Iterable[ClassicGroup], states: list[str], types: list[str]) -> list[ListedGroup]:
+def describe_other(group_id: str, version: int) -> DescribedGroup:
+    """A consumer group, to those who ask for a classic one."""
+    described = describe_missing(group_id, version)
+    if described.error_message is not None:
+        described.error_message = f"Group {group_id} is not a classic group."
+    return described
+
+
+def list_groups(
+    groups: Iterable[ClassicGroup | ConsumerGroup], states: list[str], types: list[str]
+) -> list[ListedGroup]:
     """Filters match in any case; an empty one lets everything through."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
-    if wanted_types and CLASSIC_TYPE not in wanted_types:
-        return []
-    return [
-        ListedGroup(
+    listed = [_listed(group) for group in groups if not wanted_types or _type_of(group) in wanted_types]
+    return [entry for entry in listed if not wanted_states or entry.group_state.lower() in wanted_states]
+
+
+def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
+    return CLASSIC_TYPE if isinstance(group, ClassicGroup) else CONSUMER_TYPE
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=group.state,
+            group_type=CONSUMER_TYPE,
         )
-        for group in groups
-        if not wanted_states or group.state.value.lower() in wanted_states
-    ]
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_TYPE,
+    )

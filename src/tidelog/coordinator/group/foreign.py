@@ -1,19 +1,14 @@
-"""Groups of protocols that are not served yet (KIP-848 consumer, share, streams), as Apache Kafka left them.
+"""Groups of protocols that are not served yet (share, streams), as Apache Kafka left them.
 
-Their records stay in the log for the way back. Two things must not go wrong meanwhile: a classic group of the same name
-must first take away what a consumer group left, as Apache does when it converts one, or Apache could not load the
-partition again; and one of a share or streams group is refused, as there.
+Their records stay in the log for the way back. Another group of the same name is refused, as there; a group that is
+deleted takes them with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from tidelog.coordinator.group.records import ForeignRecord, GroupRecord, GroupRemoved
-
-# Types of the records of a consumer group in the order in which they may go: members before the group that has them.
-_CONSUMER_ORDER: Final = (8, 7, 6, 5, 16, 4, 3)
 
 
 class ForeignGroups:
@@ -35,12 +30,11 @@ class ForeignGroups:
                 del self._keys[record.group_id]
 
     def is_refused(self, group_id: str) -> bool:
-        """Whether the name belongs to a group that a classic one cannot follow."""
-        return any(_type_of(key) not in _CONSUMER_ORDER for key in self._keys.get(group_id, ()))
+        """Whether the name belongs to a group that no other can follow."""
+        return group_id in self._keys
 
     def removals(self, group_id: str) -> list[GroupRecord]:
-        keys = sorted(self._keys.get(group_id, ()), key=_order)
-        return [ForeignRecord(group_id, key, False) for key in keys]
+        return [ForeignRecord(group_id, key, False) for key in sorted(self._keys.get(group_id, ()))]
 
     def with_removals(self, records: Iterable[GroupRecord]) -> Iterator[GroupRecord]:
         """What goes with a group that is removed."""
@@ -48,12 +42,3 @@ class ForeignGroups:
             if isinstance(record, GroupRemoved):
                 yield from self.removals(record.group_id)
             yield record
-
-
-def _type_of(key: bytes) -> int:
-    return int.from_bytes(key[:2], "big")
-
-
-def _order(key: bytes) -> tuple[int, bytes]:
-    kind = _type_of(key)
-    return (_CONSUMER_ORDER.index(kind) if kind in _CONSUMER_ORDER else len(_CONSUMER_ORDER), key)

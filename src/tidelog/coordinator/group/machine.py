@@ -1,13 +1,15 @@
 """The groups of one partition of `__consumer_offsets`: what is durable, changed by replay, and what lives in memory.
 
-Durable are the offsets and the last GroupMetadata record of each group. Beside them, in memory, are the groups: a
-rebalance changes members and state long before it has a new generation to store, and is forgotten by a restart.
+Durable are the offsets, the consumer groups and the last GroupMetadata record of each classic group. Beside them, in
+memory, are the classic groups themselves: a rebalance changes members and state long before it has a new generation to
+store, and is forgotten by a restart. A name belongs to a classic or to a consumer group, never to both.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -16,8 +18,13 @@ from tidelog.coordinator.group import deletion
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.consumer.commits import check_fetch
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
+from tidelog.coordinator.group.consumer.groups import ConsumerGroups
+from tidelog.coordinator.group.consumer.records import ConsumerRecord
+from tidelog.coordinator.group.consumer.requests import not_a_consumer_group
 from tidelog.coordinator.group.foreign import ForeignGroups
-from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Join, Joining
+from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Client, Join, Joining
 from tidelog.coordinator.group.leaving import Identity, Leaving, unknown_members
 from tidelog.coordinator.group.offsets import Offsets
 from tidelog.coordinator.group.rebalance import NOTHING, Outcome, Rebalance
@@ -41,29 +48,37 @@ from tidelog.coordinator.shard_log import coordinator_error
 from tidelog.coordinator.timers import Timers
 from tidelog.protocol.batch import NO_PRODUCER_ID
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.protocol.messages.delete_groups import DeleteGroupsResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupResponse
 from tidelog.protocol.messages.offset_commit import OffsetCommitResponse
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest
 from tidelog.protocol.messages.records_group import GroupMetadataValue
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _log = logging.getLogger("tidelog.coordinator")
 TOMBSTONES_PER_BATCH = 1_000
+TIMERS_PER_TICK = 100
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
 class GroupMachine:
-    def __init__(self, config: GroupConfig, random: Random, outbox: Outbox) -> None:
+    def __init__(self, config: GroupConfig, random: Random, outbox: Outbox, topics: Topics) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.persisted: dict[str, GroupMetadataValue] = {}
         self.offsets = Offsets()
         self.foreign = ForeignGroups()
         self._config = config
         self._outbox = outbox
+        self._topics = topics
         self._timers: Timers[TimerKey] = Timers()
+        self.consumers = ConsumerGroups(config, topics, self._timers, random)
         self._rebalance = Rebalance(config, self._timers, outbox)
         self._joining = Joining(config, self._rebalance, outbox, random)
         self._syncing = Syncing(self._rebalance, outbox)
@@ -77,8 +92,7 @@ class GroupMachine:
     def replay(self, record: GroupRecord, offset: int, producer_id: int) -> None:
         match record:
             case OffsetCommitted(group_id, topic, partition, value):
-                if group_id not in self.groups:
-                    self.groups[group_id] = ClassicGroup(group_id)
+                self._ensure_group(group_id)
                 if producer_id == NO_PRODUCER_ID:
                     self.offsets.put(group_id, topic, partition, value, offset)
                 else:
@@ -92,6 +106,28 @@ class GroupMachine:
                 self._forget(group_id)
             case ForeignRecord():
                 self.foreign.replay(record)
+            case _:
+                self._replay_consumer(record)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Offsets have a group, if only one that has never had a member."""
+        if group_id not in self.groups and group_id not in self.consumers:
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group_id = record.group_id
+        self.consumers.replay(record)
+        if group_id not in self.consumers:
+            if self.offsets.has_group(group_id):
+                self._ensure_group(group_id)
+        elif group_id not in self.persisted:
+            self.groups.pop(group_id, None)
+
+    def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:
+        return [*self.groups.values(), *self.consumers.all()]
+
+    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        return self.groups.get(group_id) or self.consumers.get(group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
@@ -106,8 +142,11 @@ class GroupMachine:
 
     def loaded(self, now: Moment) -> None:
         for group_id in self.offsets.group_ids():
-            self.groups.setdefault(group_id, ClassicGroup(group_id))
+            self._ensure_group(group_id)
         for group_id, value in self.persisted.items():
+            if group_id in self.consumers:
+                self.groups.pop(group_id, None)
+                continue
             group = self.groups[group_id] = ClassicGroup.from_record(group_id, value)
             for member in group.members.values():
                 self._rebalance.touch(group, member, now)
@@ -120,6 +159,7 @@ class GroupMachine:
                 len(self.foreign),
                 names,
             )
+        self.consumers.loaded(now)
         self._schedule_expiry(now)
 
     def unloaded(self, now: Moment) -> None:
@@ -139,7 +179,11 @@ class GroupMachine:
         return self._timers.next_ms()
 
     def tick(self, now: Moment) -> Iterator[Outcome]:
-        while (key := self._timers.pop_due(now.ms)) is not None:
+        """A thousand sessions may end at once: what is left is due at the next call, and others get their turn."""
+        for _ in range(TIMERS_PER_TICK):
+            key = self._timers.pop_due(now.ms)
+            if key is None:
+                return
             if key.kind is TimerKind.EXPIRY:
                 self._schedule_expiry(now)
                 yield from self._expire_by_age(now)
@@ -149,6 +193,8 @@ class GroupMachine:
                     yield outcome
 
     def _expire(self, key: TimerKey, now: Moment) -> Outcome:
+        if key.kind >= TimerKind.CONSUMER_SESSION:
+            return self.consumers.expire(key, now)
         group = self.groups.get(key.group_id)
         if group is None:
             return NOTHING
@@ -172,6 +218,10 @@ class GroupMachine:
         for group in list(self.groups.values()):
             expired = deletion.expired(group, self.offsets, now.wall_ms, retention_ms)
             yield from _in_batches(self.foreign.with_removals(expired))
+        self.consumers.drop_unused()
+        for consumer_group in self.consumers.all():
+            records = deletion.expired_of_consumers(consumer_group, self.offsets, now.wall_ms, retention_ms)
+            yield from _in_batches(iter(records))
 
     # membership
 
@@ -180,9 +230,16 @@ class GroupMachine:
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             self._outbox.send(join.waiting, JoinGroupResponse(member_id=join.member_id, error_code=code))
             return NOTHING
-        removals = self.foreign.removals(join.group_id)
+        consumer_group = self.consumers.get(join.group_id)
+        if consumer_group is None:
+            return self._join(join, now)
+        if consumer_group.members:
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            self._outbox.send(join.waiting, JoinGroupResponse(member_id=join.member_id, error_code=code))
+            return NOTHING
+        removal = consumer_group.removal()
         outcome = self._join(join, now)
-        return Decision((*removals, *outcome.records), None, outcome.settled) if removals else outcome
+        return Decision((*removal, *outcome.records), None, outcome.settled) if outcome.records else outcome
 
     def _join(self, join: Join, now: Moment) -> Outcome:
         group = self.groups.get(join.group_id)
@@ -251,29 +308,52 @@ class GroupMachine:
             return Decision((), unknown_members(identities))
         return self._leaving.leave(group, identities, now)
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, now: Moment
+    ) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
+        group_id = request.group_id
+        classic = self.groups.get(group_id)
+        if self.foreign.is_refused(group_id) or (classic is not None and not classic.is_unused):
+            return Decision((), not_a_consumer_group(group_id).response())
+        answer = self.consumers.heartbeat(request, client, now)
+        if answer.records and group_id in self.persisted:
+            # An empty classic group makes way.
+            return replace(answer, records=(GroupRemoved(group_id), *answer.records))
+        return answer
+
     # offsets and deletion
 
     def commit(self, commit: Commit, now: Moment) -> Decision[GroupRecord, OffsetCommitResponse]:
         request = commit.request
-        group = self.groups.get(request.group_id)
+        group = self.group(request.group_id)
         decision = commit.decide(group, self._config.offset_metadata_max_bytes, now)
-        if group is not None and decision.records and (member := group.members.get(request.member_id)) is not None:
+        if not isinstance(group, ClassicGroup):
+            return decision
+        if decision.records and (member := group.members.get(request.member_id)) is not None:
             # A commit is a sign of life.
             self._rebalance.touch(group, member, now)
         return decision
 
+    def check_fetch(self, request: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
+        group = self.consumers.get(request.group_id)
+        return ErrorCode.NONE if group is None else check_fetch(group, request.member_id, request.member_epoch)
+
     def delete_offsets(
         self, request: OffsetDeleteRequest, topics: Topics
     ) -> Decision[GroupRecord, OffsetDeleteResponse]:
-        return deletion.delete_offsets(self.groups.get(request.group_id), request, self.offsets, topics)
+        return deletion.delete_offsets(self.group(request.group_id), request, self.offsets, topics)
 
     def delete_groups(self, group_ids: Iterable[str]) -> Decision[GroupRecord, list[DeletedGroup]]:
         records: list[GroupRecord] = []
         results: list[DeletedGroup] = []
         for group_id in dict.fromkeys(group_ids):
-            error = deletion.check_group_delete(self.groups.get(group_id))
+            group = self.group(group_id)
+            error = deletion.check_group_delete(group)
             results.append(DeletedGroup(group_id=group_id, error_code=error))
-            if error is ErrorCode.NONE:
+            if isinstance(group, ConsumerGroup) and error is ErrorCode.NONE:
+                records.extend(deletion.offset_tombstones(group_id, self.offsets))
+                records.extend(group.removal())
+            elif error is ErrorCode.NONE:
                 records.extend(self.foreign.with_removals(deletion.group_tombstones(group_id, self.offsets)))
         return Decision(records, results)
 

@@ -10,7 +10,19 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    decode_consumer_record,
+    encode_consumer_record,
+)
 from tidelog.protocol.messages.records_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -71,14 +83,14 @@ class GroupRemoved(NamedTuple):
 
 
 class ForeignRecord(NamedTuple):
-    """Of a group that another protocol than the classic one made; only its removal is ever written."""
+    """Of a group of a protocol that is not served here; only its removal is ever written."""
 
     group_id: str
     key: bytes
     is_there: bool
 
 
-GroupRecord: TypeAlias = OffsetCommitted | OffsetRemoved | GroupWritten | GroupRemoved | ForeignRecord
+GroupRecord: TypeAlias = OffsetCommitted | OffsetRemoved | GroupWritten | GroupRemoved | ForeignRecord | ConsumerRecord
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -94,6 +106,8 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         case ForeignRecord():
             assert not record.is_there, record
             return record.key, None
+        case _:
+            return encode_consumer_record(record)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -104,6 +118,16 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             return _decode_offset(decoded_key, value)
         case GroupMetadataKey():
             return _decode_group(decoded_key, value)
+        case (
+            ConsumerGroupMetadataKey()
+            | ConsumerGroupPartitionMetadataKey()
+            | ConsumerGroupMemberMetadataKey()
+            | ConsumerGroupTargetAssignmentMetadataKey()
+            | ConsumerGroupTargetAssignmentMemberKey()
+            | ConsumerGroupCurrentMemberAssignmentKey()
+            | ConsumerGroupRegularExpressionKey()
+        ):
+            return decode_consumer_record(decoded_key, value)
         case None:
             return None
         case _:

@@ -17,6 +17,14 @@ class TimerKind(IntEnum):
     """Who has joined and not asked for its assignment is out."""
     EXPIRY = 4
     """Time to look for old offsets and groups."""
+    CONSUMER_SESSION = 5
+    """A member of a consumer group was not heard of in time."""
+    REVOCATION = 6
+    """A member of a consumer group has not given up in time what it was asked to."""
+    TARGET = 7
+    """The next target assignment of a consumer group may be computed."""
+    REGEX = 8
+    """A regular expression is to be held against the topics; its text stands in the place of the member."""
 
 
 class TimerKey(NamedTuple):

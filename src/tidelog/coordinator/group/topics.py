@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 
@@ -11,3 +12,13 @@ class Topics(Protocol):
     def topic_name(self, topic_id: bytes) -> str | None: ...
 
     def has_partition(self, name: str, partition: int) -> bool: ...
+
+    def partition_count(self, name: str) -> int:
+        """0 for a topic that does not exist."""
+        ...
+
+    def names(self) -> Iterable[str]: ...
+
+    def version(self) -> int:
+        """Of the metadata: the offset of the last record that was applied."""
+        ...

@@ -13,7 +13,9 @@ _NAMES = """
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms compression.type
     compression.gzip.level compression.lz4.level compression.zstd.level producer.id.expiration.ms
     producer.id.expiration.check.interval.ms group.initial.rebalance.delay.ms group.min.session.timeout.ms
-    group.max.session.timeout.ms group.max.size offsets.topic.num.partitions offsets.topic.replication.factor
+    group.max.session.timeout.ms group.consumer.session.timeout.ms group.consumer.heartbeat.interval.ms
+    group.consumer.assignment.interval.ms group.consumer.max.size group.max.size
+    offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes offsets.retention.minutes offsets.retention.check.interval.ms
     offsets.commit.timeout.ms offset.metadata.max.bytes socket.request.max.bytes connections.max.idle.ms
     queued.max.request.bytes tidelog.queued.max.response.bytes max.connections max.connections.per.ip

@@ -1,0 +1,132 @@
+"""What keeps a consumer group going between two heartbeats: its timers, its epochs and when its target is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from tidelog.coordinator.decision import Decision
+from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.consumer import targets
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
+from tidelog.coordinator.group.consumer.model import MemberState, Profile, Resolved
+from tidelog.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    GroupEpoch,
+    PartitionMetadata,
+    ResolvedRegex,
+)
+from tidelog.coordinator.group.records import GroupRecord
+from tidelog.coordinator.group.timing import TimerKey, TimerKind
+from tidelog.coordinator.group.topics import Topics
+from tidelog.coordinator.moment import Moment
+from tidelog.coordinator.timers import Timers
+
+Outcome: TypeAlias = Decision[GroupRecord, None]
+SHORT_INTERVAL_MS = 100
+"""The heartbeat interval while a group is not where it shall be; larger groups come less often."""
+
+
+class Upkeep:
+    def __init__(self, config: GroupConfig, topics: Topics, timers: Timers[TimerKey]) -> None:
+        self.config = config
+        self.topics = topics
+        self._timers = timers
+
+    # timers
+
+    def touch(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """The member was heard of."""
+        profile = group.members.get(member_id)
+        if profile is not None and profile.classic is not None:
+            timeout_ms = profile.classic.session_timeout_ms
+        else:
+            timeout_ms = self.config.group_consumer_session_timeout_ms
+        self._timers.schedule(TimerKey(TimerKind.CONSUMER_SESSION, group.group_id, member_id), now.ms + timeout_ms)
+
+    def watch_revocation(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """After each step of the member: it has its rebalance time-out to give up what it was asked to."""
+        key = TimerKey(TimerKind.REVOCATION, group.group_id, member_id)
+        profile = group.members[member_id]
+        if group.current(member_id).state != MemberState.UNREVOKED_PARTITIONS or profile.classic is not None:
+            self._timers.cancel(key)
+        else:
+            self._timers.schedule(key, now.ms + profile.rebalance_timeout_ms)
+
+    def resolve_soon(self, group: ConsumerGroup, regex: str, due_ms: int) -> None:
+        key = TimerKey(TimerKind.REGEX, group.group_id, regex)
+        if key not in self._timers:
+            self._timers.schedule(key, due_ms)
+
+    def loaded(self, group: ConsumerGroup, now: Moment) -> None:
+        for member_id in group.members:
+            self.touch(group, member_id, now)
+            self.watch_revocation(group, member_id, now)
+        for regex in group.used_regexes():
+            self.resolve_soon(group, regex, now.ms)
+        if group.members and group.epoch > group.target_epoch:
+            self.want_target(group, now)
+
+    def interval_ms(self, group: ConsumerGroup, member_id: str, now: Moment) -> int:
+        interval_ms = self.config.group_consumer_heartbeat_interval_ms
+        if now.ms >= group.live.busy_until_ms and group.is_settled(member_id):
+            return interval_ms
+        return min(interval_ms, max(SHORT_INTERVAL_MS, len(group.members)))
+
+    # epochs
+
+    def next_epoch(
+        self,
+        group: ConsumerGroup,
+        now: Moment,
+        *,
+        without: Iterable[str] = (),
+        plus: Profile | None = None,
+        resolved: dict[str, Resolved] | None = None,
+    ) -> list[ConsumerRecord]:
+        names = group.topics(without=without, plus=plus, resolved=resolved)
+        metadata_hash = targets.metadata_hash(names, self.topics)
+        group.live.busy_until_ms = now.ms + self.config.group_consumer_heartbeat_interval_ms
+        records: list[ConsumerRecord] = [GroupEpoch(group.group_id, (group.epoch + 1, metadata_hash))]
+        if group.has_partition_metadata:
+            records.append(PartitionMetadata(group.group_id, False))
+        return records
+
+    def has_changed(self, group: ConsumerGroup) -> bool:
+        """Whether the subscribed topics are others than those of the epoch."""
+        return group.live.is_stale and targets.metadata_hash(group.topics(), self.topics) != group.metadata_hash
+
+    def unused_regexes(self, group: ConsumerGroup, *, without: Iterable[str]) -> list[ConsumerRecord]:
+        """Tombstones for what nobody but these members subscribes with."""
+        gone = set(without)
+        regexes = {group.members[member_id].regex for member_id in gone if member_id in group.members}
+        if not regexes & group.regexes.keys():
+            return []
+        used = {profile.regex for member_id, profile in group.members.items() if member_id not in gone}
+        return [ResolvedRegex(group.group_id, regex, None) for regex in sorted(regexes & group.regexes.keys() - used)]
+
+    # the target
+
+    def want_target(self, group: ConsumerGroup, now: Moment) -> None:
+        """The epoch is ahead of the target: compute it as soon as may be."""
+        key = TimerKey(TimerKind.TARGET, group.group_id)
+        if key not in self._timers:
+            self._timers.schedule(key, max(group.live.target_due_ms, now.ms))
+
+    def is_target_due(self, group: ConsumerGroup, now: Moment) -> bool:
+        return group.epoch > group.target_epoch and bool(group.members) and now.ms >= group.live.target_due_ms
+
+    def target_records(self, group: ConsumerGroup, now: Moment) -> list[ConsumerRecord]:
+        self._timers.cancel(TimerKey(TimerKind.TARGET, group.group_id))
+        computed = targets.compute(group, self.topics, self.config.group_consumer_assignors[0])
+        wait_ms = targets.wait_ms(group, self.topics, self.config.group_consumer_assignment_interval_ms)
+        group.live.target_due_ms = now.ms + wait_ms
+        return targets.records_of(group, computed, group.epoch, now.wall_ms)
+
+    def expire_target(self, group: ConsumerGroup, now: Moment) -> Outcome:
+        if group.epoch <= group.target_epoch or not group.members:
+            return Decision((), None)
+        if not self.is_target_due(group, now):
+            self.want_target(group, now)
+            return Decision((), None)
+        return Decision(self.target_records(group, now), None)
