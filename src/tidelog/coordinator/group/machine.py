@@ -21,7 +21,7 @@ from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.consumer.commits import check_fetch
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.groups import ConsumerGroups
-from tidelog.coordinator.group.consumer.records import ConsumerRecord
+from tidelog.coordinator.group.consumer.records import ConsumerRecord, GroupEpoch
 from tidelog.coordinator.group.consumer.requests import not_a_consumer_group
 from tidelog.coordinator.group.foreign import ForeignGroups
 from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Client, Join, Joining
@@ -120,7 +120,7 @@ class GroupMachine:
         if group_id not in self.consumers:
             if self.offsets.has_group(group_id):
                 self._ensure_group(group_id)
-        elif group_id not in self.persisted:
+        elif isinstance(record, GroupEpoch) and record.value is not None and group_id not in self.persisted:
             self.groups.pop(group_id, None)
 
     def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:

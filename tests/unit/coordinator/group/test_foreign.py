@@ -1,5 +1,4 @@
-"""Groups that Apache Kafka made with protocols that are not served yet: kept, their offsets served, and replaced by a
-classic group in a way that Apache can load again."""
+"""Groups that Apache Kafka made with protocols that are not served yet: kept, and their offsets served."""
 
 from __future__ import annotations
 
@@ -7,7 +6,9 @@ import pytest
 from msgspec import Struct
 
 from tests.unit.coordinator.fakes import World
-from tests.unit.coordinator.group.test_administration import describe, listed, make_stable
+from tests.unit.coordinator.group.consumer.members import send
+from tests.unit.coordinator.group.consumer.test_heartbeats import JOIN
+from tests.unit.coordinator.group.test_administration import listed
 from tests.unit.coordinator.group.test_offset_fetch import commit
 from tidelog.coordinator.group.coordinator import Client
 from tidelog.protocol.batch import RecordInput, build_batch
@@ -16,23 +17,6 @@ from tidelog.protocol.messages import records_group as r
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.protocol.records_framing import encode_coordinator_key, encode_coordinator_value
-
-
-def consumer_group(group: str) -> list[tuple[Struct, Struct]]:
-    """As a member's first heartbeat writes it."""
-    return [
-        (r.ConsumerGroupMemberMetadataKey(group_id=group, member_id="m"), r.ConsumerGroupMemberMetadataValue()),
-        (r.ConsumerGroupMetadataKey(group_id=group), r.ConsumerGroupMetadataValue(epoch=1)),
-        (
-            r.ConsumerGroupTargetAssignmentMemberKey(group_id=group, member_id="m"),
-            r.ConsumerGroupTargetAssignmentMemberValue(),
-        ),
-        (r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group), r.ConsumerGroupTargetAssignmentMetadataValue()),
-        (
-            r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group, member_id="m"),
-            r.ConsumerGroupCurrentMemberAssignmentValue(),
-        ),
-    ]
 
 
 def share_group(group: str) -> list[tuple[Struct, Struct]]:
@@ -56,49 +40,27 @@ def types_written(world: World, since: int) -> list[tuple[int, bool]]:
     return [(int.from_bytes(key[:2], "big"), value is None) for key, value in world.log.records()[since:]]
 
 
-GONE = [(kind, True) for kind in (8, 7, 6, 5, 3)]
-
-
 def test_its_offsets_are_served_and_it_is_told_of_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     offset = (r.OffsetCommitKey(group="modern", topic="t", partition=1), r.OffsetCommitValue(offset=42))
-    world = world_after(*consumer_group("modern"), offset)
+    world = world_after(*share_group("modern"), offset)
     assert [value.offset for _, _, value in world.machine.offsets.of_group("modern")] == [42]
     assert [record.getMessage() for record in caplog.records] == [
         "1 group(s) of a protocol that is not served yet are kept, and their committed offsets served: modern"
     ]
 
 
-def test_a_classic_group_first_takes_away_what_it_left_members_before_the_group() -> None:
-    world = world_after(*consumer_group("g"), *consumer_group("other"))
-    make_stable(world, "g")
-    written = types_written(world, 10)
-    assert written[:5] == GONE
-    assert written[5:] == [(2, False)] * len(written[5:]) and written[5:]
-    assert world.machine.foreign.names() == ["other"]
-    world.restart()
-    assert world.machine.foreign.names() == ["other"]
-    assert describe(world, 5, "g")[0].group_state == "Stable"
-
-
 def test_it_goes_with_the_group_that_is_deleted() -> None:
-    world = world_after(*consumer_group("g"))
+    world = world_after(*share_group("g"))
     commit(world, "g", t0=1)
     answers: list[DeleteGroupsResponse] = []
     world.groups.delete_groups(DeleteGroupsRequest(groups_names=["g"]), answers.append)
     assert answers[0].results[0].error_code == ErrorCode.NONE
-    assert types_written(world, 6) == [(1, True), *GONE, (2, True)]
+    assert types_written(world, 2) == [(1, True), (11, True), (2, True)]
     assert listed(world, 5) == []
 
 
-def test_it_goes_with_its_last_offset() -> None:
-    world = world_after(*consumer_group("g"))
-    commit(world, "g", t0=1)
-    world.advance(world.config.offsets_retention_ms + world.config.offsets_retention_check_interval_ms)
-    assert types_written(world, 6) == [(1, True), *GONE, (2, True)]
-
-
 def test_a_group_that_was_removed_is_no_matter(caplog: pytest.LogCaptureFixture) -> None:
-    world = world_after(*consumer_group("g"), *((key, None) for key, _ in consumer_group("g")))
+    world = world_after(*share_group("g"), *((key, None) for key, _ in share_group("g")))
     assert len(world.machine.foreign) == 0
     assert not caplog.records
 
@@ -111,3 +73,4 @@ def test_the_name_of_a_share_group_is_taken() -> None:
     world.groups.join(request, 3, Client("client", "/127.0.0.1"), answers.append)
     assert answers[0].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert types_written(world, 1) == []
+    assert ErrorCode(send(world, **JOIN, group_id="s").error_code) is ErrorCode.GROUP_ID_NOT_FOUND

@@ -19,13 +19,13 @@ from tidelog.coordinator.group.records import (
 )
 from tidelog.kernel.errors import ProtocolError
 from tidelog.protocol.messages.records_group import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
 )
 from tidelog.protocol.records_framing import encode_coordinator_key, encode_coordinator_value
 
@@ -107,8 +107,8 @@ def test_offsets_of_the_oldest_kind_are_read() -> None:
 
 
 def test_kinds_and_versions_of_newer_nodes_are_left_alone() -> None:
-    key = encode_coordinator_key(ConsumerGroupMetadataKey(group_id="g"))
-    value = encode_coordinator_value(ConsumerGroupMetadataValue(epoch=1), 0)
+    key = encode_coordinator_key(ShareGroupMetadataKey(group_id="g"))
+    value = encode_coordinator_value(ShareGroupMetadataValue(epoch=1), 0)
     assert decode_record(key, value) == ForeignRecord("g", key, True)
     assert decode_record(key, None) == ForeignRecord("g", key, False)
     assert decode_record(b"\x7f\x00something", b"") is None

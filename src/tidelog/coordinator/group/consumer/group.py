@@ -49,7 +49,7 @@ class ConsumerGroup:
         self.currents: dict[str, Current] = {}
         self.targets: dict[str, Target] = {}
         self.target_epoch = 0
-        self.target_wall_ms = 0
+        self.has_target = False
         self.regexes: dict[str, Resolved] = {}
         self.static_ids: dict[str, str] = {}
         """Instance id -> member id."""
@@ -71,7 +71,8 @@ class ConsumerGroup:
             case MemberProfile(_, member_id, profile):
                 self._replay_profile(member_id, profile)
             case TargetEpoch(_, target_epoch):
-                self.target_epoch, self.target_wall_ms = target_epoch or (0, 0)
+                self.has_target = target_epoch is not None
+                self.target_epoch = 0 if target_epoch is None else target_epoch[0]
             case MemberTarget(_, member_id, target):
                 _put(self.targets, member_id, target)
             case MemberCurrent(_, member_id, current):
@@ -119,7 +120,15 @@ class ConsumerGroup:
     @property
     def is_unused(self) -> bool:
         """Nothing of it is left in the log."""
-        return not (self.is_there or self.members or self.currents or self.targets or self.target_epoch or self.regexes)
+        return not (
+            self.is_there
+            or self.members
+            or self.currents
+            or self.targets
+            or self.has_target
+            or self.regexes
+            or self.has_partition_metadata
+        )
 
     def owner(self, topic_id: bytes, partition: int) -> str | None:
         """Who has the partition, or has not yet said that it has given it up."""
@@ -208,7 +217,7 @@ class ConsumerGroup:
         records: list[ConsumerRecord] = []
         records += [MemberCurrent(group_id, member_id, None) for member_id in self.currents]
         records += [MemberTarget(group_id, member_id, None) for member_id in self.targets]
-        if self.target_epoch:
+        if self.has_target:
             records.append(TargetEpoch(group_id, None))
         records += [MemberProfile(group_id, member_id, None) for member_id in self.members]
         records += [ResolvedRegex(group_id, regex, None) for regex in self.regexes]

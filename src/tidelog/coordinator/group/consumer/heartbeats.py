@@ -179,7 +179,12 @@ class Heartbeats:
         if following is current:
             return self._answer(beat, now)
         records = (MemberCurrent(group.group_id, member_id, following),)
-        return Decision(records, _NO_ANSWER, then=lambda now: self._answer(beat, now))
+        return Decision(records, _NO_ANSWER, then=lambda now: self._stepped(beat, now))
+
+    def _stepped(self, beat: _Beat, now: Moment) -> Answer:
+        # Only a step begins the wait: a member that goes on owning what it should not does not prolong it.
+        self._upkeep.watch_revocation(beat.group, beat.member_id, now)
+        return self._answer(beat, now)
 
     def _subscribed_target(self, group: ConsumerGroup, member_id: str) -> Target:
         """A target that waits for the next one may give topics that the member has left meanwhile."""
@@ -194,7 +199,6 @@ class Heartbeats:
 
     def _answer(self, beat: _Beat, now: Moment) -> Answer:
         group, member_id, request = beat.group, beat.member_id, beat.request
-        self._upkeep.watch_revocation(group, member_id, now)
         current = group.current(member_id)
         response = self._plain(group, member_id, current, now)
         if request.member_epoch == JOIN_EPOCH or is_full(request) or current.assigned != beat.before.assigned:
