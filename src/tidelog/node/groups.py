@@ -16,6 +16,7 @@ from tidelog.kernel.ports import Clock
 from tidelog.metadata.image import MetadataDelta, TopicImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.node.group_configs import GroupConfigs
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.shard_log import PartitionShardLog
 
@@ -72,7 +73,10 @@ class Groups:
         self._deadline: Deadline | None = None
         self._is_awake = False
         self._is_running = False
-        self.coordinator = GroupCoordinator(_group_config(config), _Topics(publisher), clock, random, self._wake)
+        self._configs = GroupConfigs(publisher, config)
+        self.coordinator = GroupCoordinator(
+            _group_config(config), _Topics(publisher), clock, random, self._wake, self._configs
+        )
 
     # following the metadata
 
@@ -85,6 +89,7 @@ class Groups:
         self.coordinator.runtime.close()
 
     def on_delta(self, delta: MetadataDelta) -> None:
+        self._configs.on_delta(delta)
         if not self._is_running:
             return
         for topic in delta.deleted:
@@ -164,8 +169,5 @@ def _group_config(config: LiveConfig) -> GroupConfig:
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_topic_num_partitions=config.integer("offsets.topic.num.partitions"),
-        group_consumer_session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
-        group_consumer_heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
-        group_consumer_assignment_interval_ms=config.integer("group.consumer.assignment.interval.ms"),
         group_consumer_max_size=config.integer("group.consumer.max.size"),
     )

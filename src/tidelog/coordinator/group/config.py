@@ -17,9 +17,6 @@ class GroupConfig:
     offsets_commit_timeout_ms: int = 5_000
     offsets_topic_num_partitions: int = 50
 
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_assignment_interval_ms: int = 1_000
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """Names; the first is for groups whose members ask for none."""

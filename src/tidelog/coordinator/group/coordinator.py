@@ -17,6 +17,7 @@ from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.consumer import describe as describe_consumer
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.requests import check as check_heartbeat
+from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs, defaults
 from tidelog.coordinator.group.joining import Client, Join
 from tidelog.coordinator.group.leaving import for_version, identities_of
 from tidelog.coordinator.group.machine import DeletedGroup, GroupMachine
@@ -60,12 +61,18 @@ _TYPES_FROM: Final = 5
 
 class GroupCoordinator:
     def __init__(
-        self, config: GroupConfig, topics: Topics, clock: Clock, random: Random, wake: Callable[[], None]
+        self,
+        config: GroupConfig,
+        topics: Topics,
+        clock: Clock,
+        random: Random,
+        wake: Callable[[], None],
+        group_configs: ConsumerGroupConfigs = defaults,
     ) -> None:
         self.config = config
         limits = Limits(commit_timeout_ms=config.offsets_commit_timeout_ms)
         self.runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
-            lambda partition, outbox: GroupMachine(config, random, outbox, topics), clock, wake, limits
+            lambda partition, outbox: GroupMachine(config, random, outbox, topics, group_configs), clock, wake, limits
         )
         self._topics = topics
 

@@ -23,6 +23,7 @@ from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.groups import ConsumerGroups
 from tidelog.coordinator.group.consumer.records import ConsumerRecord, GroupEpoch
 from tidelog.coordinator.group.consumer.requests import not_a_consumer_group
+from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs, defaults
 from tidelog.coordinator.group.foreign import ForeignGroups
 from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Client, Join, Joining
 from tidelog.coordinator.group.leaving import Identity, Leaving, unknown_members
@@ -69,7 +70,14 @@ DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
 class GroupMachine:
-    def __init__(self, config: GroupConfig, random: Random, outbox: Outbox, topics: Topics) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        random: Random,
+        outbox: Outbox,
+        topics: Topics,
+        group_configs: ConsumerGroupConfigs = defaults,
+    ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.persisted: dict[str, GroupMetadataValue] = {}
         self.offsets = Offsets()
@@ -78,7 +86,7 @@ class GroupMachine:
         self._outbox = outbox
         self._topics = topics
         self._timers: Timers[TimerKey] = Timers()
-        self.consumers = ConsumerGroups(config, topics, self._timers, random)
+        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random)
         self._rebalance = Rebalance(config, self._timers, outbox)
         self._joining = Joining(config, self._rebalance, outbox, random)
         self._syncing = Syncing(self._rebalance, outbox)

@@ -15,6 +15,10 @@ _NAMES = """
     producer.id.expiration.check.interval.ms group.initial.rebalance.delay.ms group.min.session.timeout.ms
     group.max.session.timeout.ms group.consumer.session.timeout.ms group.consumer.heartbeat.interval.ms
     group.consumer.assignment.interval.ms group.consumer.max.size group.max.size
+    group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms
+    group.consumer.min.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
+    group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
+    consumer.session.timeout.ms consumer.heartbeat.interval.ms consumer.assignment.interval.ms
     offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes offsets.retention.minutes offsets.retention.check.interval.ms
     offsets.commit.timeout.ms offset.metadata.max.bytes socket.request.max.bytes connections.max.idle.ms

@@ -13,6 +13,7 @@ from tidelog.coordinator.group.consumer.records import ConsumerRecord
 from tidelog.coordinator.group.consumer.regexes import Regexes
 from tidelog.coordinator.group.consumer.requests import is_leaving, not_a_consumer_group
 from tidelog.coordinator.group.consumer.upkeep import Outcome, Upkeep
+from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs
 from tidelog.coordinator.group.joining import Client
 from tidelog.coordinator.group.timing import TimerKey, TimerKind
 from tidelog.coordinator.group.topics import Topics
@@ -22,9 +23,16 @@ from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 
 
 class ConsumerGroups:
-    def __init__(self, config: GroupConfig, topics: Topics, timers: Timers[TimerKey], random: Random) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        configs: ConsumerGroupConfigs,
+        topics: Topics,
+        timers: Timers[TimerKey],
+        random: Random,
+    ) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
-        self._upkeep = Upkeep(config, topics, timers)
+        self._upkeep = Upkeep(config, configs, topics, timers)
         self._heartbeats = Heartbeats(self._upkeep, random)
         self._leaving = ConsumerLeaving(self._upkeep)
         self._regexes = Regexes(self._upkeep)

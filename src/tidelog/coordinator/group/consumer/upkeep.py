@@ -16,6 +16,7 @@ from tidelog.coordinator.group.consumer.records import (
     PartitionMetadata,
     ResolvedRegex,
 )
+from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs
 from tidelog.coordinator.group.records import GroupRecord
 from tidelog.coordinator.group.timing import TimerKey, TimerKind
 from tidelog.coordinator.group.topics import Topics
@@ -28,8 +29,11 @@ SHORT_INTERVAL_MS = 100
 
 
 class Upkeep:
-    def __init__(self, config: GroupConfig, topics: Topics, timers: Timers[TimerKey]) -> None:
+    def __init__(
+        self, config: GroupConfig, configs: ConsumerGroupConfigs, topics: Topics, timers: Timers[TimerKey]
+    ) -> None:
         self.config = config
+        self._configs = configs
         self.topics = topics
         self._timers = timers
 
@@ -41,7 +45,7 @@ class Upkeep:
         if profile is not None and profile.classic is not None:
             timeout_ms = profile.classic.session_timeout_ms
         else:
-            timeout_ms = self.config.group_consumer_session_timeout_ms
+            timeout_ms = self._configs(group.group_id).session_timeout_ms
         self._timers.schedule(TimerKey(TimerKind.CONSUMER_SESSION, group.group_id, member_id), now.ms + timeout_ms)
 
     def watch_revocation(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
@@ -68,7 +72,7 @@ class Upkeep:
             self.want_target(group, now)
 
     def interval_ms(self, group: ConsumerGroup, member_id: str, now: Moment) -> int:
-        interval_ms = self.config.group_consumer_heartbeat_interval_ms
+        interval_ms = self._configs(group.group_id).heartbeat_interval_ms
         if now.ms >= group.live.busy_until_ms and group.is_settled(member_id):
             return interval_ms
         return min(interval_ms, max(SHORT_INTERVAL_MS, len(group.members)))
@@ -86,7 +90,7 @@ class Upkeep:
     ) -> list[ConsumerRecord]:
         names = group.topics(without=without, plus=plus, resolved=resolved)
         metadata_hash = targets.metadata_hash(names, self.topics)
-        group.live.busy_until_ms = now.ms + self.config.group_consumer_heartbeat_interval_ms
+        group.live.busy_until_ms = now.ms + self._configs(group.group_id).heartbeat_interval_ms
         records: list[ConsumerRecord] = [GroupEpoch(group.group_id, (group.epoch + 1, metadata_hash))]
         if group.has_partition_metadata:
             records.append(PartitionMetadata(group.group_id, False))
@@ -119,7 +123,7 @@ class Upkeep:
     def target_records(self, group: ConsumerGroup, now: Moment) -> list[ConsumerRecord]:
         self._timers.cancel(TimerKey(TimerKind.TARGET, group.group_id))
         computed = targets.compute(group, self.topics, self.config.group_consumer_assignors[0])
-        wait_ms = targets.wait_ms(group, self.topics, self.config.group_consumer_assignment_interval_ms)
+        wait_ms = targets.wait_ms(group, self.topics, self._configs(group.group_id).assignment_interval_ms)
         group.live.target_due_ms = now.ms + wait_ms
         return targets.records_of(group, computed, group.epoch, now.wall_ms)
 
