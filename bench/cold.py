@@ -2,7 +2,8 @@
 
 The tail is one producer and one reader with a fetch under way, in one thread: each time is from sending one record to
 having it. The scan reads an old topic from end to end, again and again, in a process of its own; before each pass its
-files are dropped from memory (`posix_fadvise`), or not, which shows what is due to the bytes and the cores alone.
+files are dropped from memory (`posix_fadvise`), or not, which shows what is due to the bytes alone; or it reads them
+from a node of its own, which shows what is due to the machine's cores and caches, and to no loop.
 Phases take turns, and the ratio is that of the medians of their p99."""
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tidelog.testing.wire import Wire
 _BATCH_BYTES = 100_000
 _FETCH_BYTES = 1 << 20
 _ROUNDS = 5
+ELSEWHERE = "scan of another node"
 
 
 class Phase(NamedTuple):
@@ -47,23 +49,28 @@ def run_cold(size: int, seconds: float) -> int:
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=os.environ.get("TIDELOG_BENCH_DIR")) as home:
         data = Path(home) / "data"
         properties = {"tidelog.sync.mode": "page-cache", "log.segment.bytes": str(128 << 20)}
-        with TidelogNode(data, properties=properties) as node, Wire(node.bootstrap_servers) as wire:
-            for topic in ("old", "tail"):
-                _create(wire, topic)
-            batches = _fill(wire, size)
+        other = Path(home) / "other"
+        with TidelogNode(data, properties=properties) as node, TidelogNode(other, properties=properties) as elsewhere:
+            for each in (node, elsewhere):
+                with Wire(each.bootstrap_servers) as wire:
+                    _create(wire, "old")
+                    _create(wire, "tail")
+                    batches = _fill(wire, size)
             print(f"{batches * _BATCH_BYTES / 1e9:.1f} GB in the old topic", flush=True)
             tail = _Tail(node)
             tail.measure(1.0)
-            found: dict[str, list[Phase]] = {"alone": [], "warm scan": [], "cold scan": []}
+            found: dict[str, list[Phase]] = {"alone": [], ELSEWHERE: [], "warm scan": [], "cold scan": []}
             for _ in range(_ROUNDS):
                 for name, phases in found.items():
-                    with _scanning(node, data / "old-0", name) as scanned:
+                    scanned_node, home_of = (elsewhere, other) if name == ELSEWHERE else (node, data)
+                    with _scanning(scanned_node, home_of / "old-0", name) as scanned:
                         phases.append(tail.measure(seconds, scanned))
-                    print(f"{name:10} {phases[-1]}", flush=True)
+                    print(f"{name:22} {phases[-1]}", flush=True)
     p99 = {name: statistics.median(phase.p99_us for phase in phases) for name, phases in found.items()}
-    for name in ("warm scan", "cold scan"):
+    for name in (ELSEWHERE, "warm scan", "cold scan"):
         print(f"p99 beside a {name}: {p99[name] / p99['alone']:.2f} x that alone ({p99['alone']:.0f} µs)")
-    print(f"cold against warm: {p99['cold scan'] / p99['warm scan']:.2f} x")
+    for name in ("warm scan", "cold scan"):
+        print(f"{name} against a scan of another node: {p99[name] / p99[ELSEWHERE]:.2f} x")
     return 0
 
 

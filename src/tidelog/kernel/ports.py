@@ -178,10 +178,10 @@ class FileSender(Protocol):
     @property
     def unsent_bytes(self) -> int: ...
 
-    def send(self, parts: Sequence[Part]) -> bool:
-        """Send them in this order, once the transport has nothing left to send and this has not. False when the peer
-        must take some first: then the callback is called when all has left, and nothing may be written until then. An
-        error aborts the connection."""
+    def send(self, parts: Sequence[Part], turn_bytes: int) -> bool:
+        """Send them in this order, once the transport has nothing left to send and this has not, about so many bytes in
+        a turn of the loop. False when some must follow: then the callback is called when all has left, and nothing may
+        be written until then. An error aborts the connection."""
         ...
 
     def close(self) -> None: ...

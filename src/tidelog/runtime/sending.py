@@ -43,9 +43,9 @@ class OsFileSlice:
             left -= len(part)
         return b"".join(parts)
 
-    def send(self, out: int) -> bool:
+    def send(self, out: int, most: int) -> bool:
         """As much as the socket takes now; whether that was all."""
-        count = os.sendfile(out, self.fd, self._position, self._left)
+        count = os.sendfile(out, self.fd, self._position, min(self._left, most))
         if count == 0:
             raise OSError("the file became shorter than what was promised")
         self._position += count
@@ -70,13 +70,15 @@ class OsFileSender:
         self._fd = copy
         self._parts: deque[Part] = deque()
         self._is_waiting = False
+        self._turn_bytes = 0
 
     @property
     def unsent_bytes(self) -> int:
         return sum(map(len, self._parts))
 
-    def send(self, parts: Sequence[Part]) -> bool:
+    def send(self, parts: Sequence[Part], turn_bytes: int) -> bool:
         self._parts.extend(parts)
+        self._turn_bytes = turn_bytes
         if self._go_on():
             return True
         self._is_waiting = True
@@ -95,7 +97,7 @@ class OsFileSender:
             while parts:
                 part = parts[0]
                 if isinstance(part, OsFileSlice):
-                    if not part.send(self._fd):
+                    if not part.send(self._fd, self._turn_bytes):
                         return False
                 elif (rest := self._send_bytes(part, _MORE if len(parts) > 1 else 0)) is not None:
                     parts[0] = rest

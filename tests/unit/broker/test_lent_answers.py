@@ -37,7 +37,7 @@ class FakeSender:
     def unsent_bytes(self) -> int:
         return len(self._rest)
 
-    def send(self, parts: Sequence[Part]) -> bool:
+    def send(self, parts: Sequence[Part], turn_bytes: int) -> bool:
         assert not self._rest and not self._transport.unread, "somebody else has something to send"
         self.uses += 1
         self._rest = b"".join(part if isinstance(part, bytes) else part.read() for part in parts)  # type: ignore[union-attr]

@@ -100,7 +100,7 @@ def test_parts_arrive_in_order_at_the_pace_of_the_peer(file: OsFile, loop_factor
         sender = make_sender(transport, sent.set)
         first, second = file.lend(5, 5_000_000), file.lend(1_000_000, 300_000)
         assert first is not None and second is not None
-        assert not sender.send([b"head", first, b"between", second, b"tail"])
+        assert not sender.send([b"head", first, b"between", second, b"tail"], 1 << 30)
         assert sender.unsent_bytes > 1_000_000
         whole = b"head" + CONTENT[5:5_000_005] + b"between" + CONTENT[1_000_000:1_300_000] + b"tail"
         assert await receive(peer, len(whole)) == whole
@@ -113,11 +113,26 @@ def test_parts_arrive_in_order_at_the_pace_of_the_peer(file: OsFile, loop_factor
     connected(test, loop_factory)
 
 
+def test_no_more_leaves_in_a_turn_than_is_said(file: OsFile) -> None:
+    async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
+        sent = asyncio.Event()
+        sender = make_sender(transport, sent.set)
+        part = file.lend(0, 100_000)
+        assert part is not None and not sender.send([part], 40_000)
+        assert sender.unsent_bytes == 60_000
+        assert await receive(peer, 40_000) == CONTENT[:40_000]
+        await sent.wait()
+        assert await receive(peer, 60_000) == CONTENT[40_000:100_000]
+        sender.close()
+
+    connected(test)
+
+
 def test_what_fits_leaves_at_once(file: OsFile) -> None:
     async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
         sender = make_sender(transport, pytest.fail)
         part = file.lend(0, 1000)
-        assert part is not None and sender.send([part, b"tail"])
+        assert part is not None and sender.send([part, b"tail"], 1 << 30)
         assert await receive(peer, 1004) == CONTENT[:1000] + b"tail"
         sender.close()
 
@@ -128,7 +143,7 @@ def test_a_file_that_is_removed_meanwhile_is_sent_to_its_end(disk: OsDisk, file:
     async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
         sender = make_sender(transport, lambda: None)
         part = file.lend(0, len(CONTENT))
-        assert part is not None and not sender.send([part])
+        assert part is not None and not sender.send([part], 1 << 30)
         del part
         file.close()
         disk.remove(file.path)
@@ -145,7 +160,7 @@ def test_what_is_closed_in_the_middle_gives_back_what_it_was_lent(file: OsFile) 
         senders = FileSenders(most=1)
         sender = senders.make(transport, pytest.fail)
         part = file.lend(0, len(CONTENT))
-        assert sender is not None and part is not None and not sender.send([part])
+        assert sender is not None and part is not None and not sender.send([part], 1 << 30)
         del part
         assert file.is_pinned
         assert senders.make(transport, pytest.fail) is None, "one is the most"
@@ -163,7 +178,7 @@ def test_what_cannot_be_sent_ends_the_connection(file: OsFile, how: str) -> None
     async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
         sender = make_sender(transport, lambda: None)
         part = file.lend(0, len(CONTENT))
-        assert part is not None and not sender.send([part])
+        assert part is not None and not sender.send([part], 1 << 30)
         del part
         if how == "the peer is gone":
             peer.close()
