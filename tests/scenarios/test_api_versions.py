@@ -33,8 +33,16 @@ def test_every_range_is_that_of_apache_kafka(wire: Wire) -> None:
 
 def test_features_are_finalised_only_when_they_have_landed(wire: Wire) -> None:
     answer = ask(wire, 4)
-    assert {f.name: (f.min_version, f.max_version) for f in answer.supported_features} == {"metadata.version": (7, 30)}
-    assert {f.name: f.max_version_level for f in answer.finalized_features} == {"metadata.version": 30}
+    assert {f.name: (f.min_version, f.max_version) for f in answer.supported_features} == {
+        "group.version": (0, 1),
+        "metadata.version": (7, 30),
+        "transaction.version": (0, 2),
+    }
+    assert {f.name: f.max_version_level for f in answer.finalized_features} == {
+        "group.version": 1,
+        "metadata.version": 30,
+        "transaction.version": 2,
+    }
     assert answer.finalized_features_epoch >= 0
 
 

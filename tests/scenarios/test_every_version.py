@@ -12,6 +12,8 @@ from tidelog.broker.registry import registered_apis
 from tidelog.protocol.apis import APIS
 from tidelog.protocol.batch import RecordInput, build_batch
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -24,6 +26,8 @@ from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.end_txn import EndTxnRequest
 from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
@@ -34,6 +38,7 @@ from tidelog.protocol.messages.leave_group import LeaveGroupRequest
 from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tidelog.protocol.messages.list_groups import ListGroupsRequest
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -47,6 +52,14 @@ from tidelog.testing.wire import Wire
 
 def _id(version: int, since: int, topic_id: bytes) -> bytes:
     return topic_id if version >= since else bytes(16)
+
+
+def add_partitions(topic: str, topic_id: bytes, v: int) -> Struct:
+    topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])]
+    if v < 4:
+        return AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+    one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id="x", topics=topics)
+    return AddPartitionsToTxnRequest(transactions=[one])
 
 
 def produce(topic: str, topic_id: bytes, v: int) -> Struct:
@@ -207,6 +220,11 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
     "CreateTopics": create_topics,
     "DeleteTopics": delete_topics,
     "DeleteRecords": delete_records,
+    "AddPartitionsToTxn": add_partitions,
+    "AddOffsetsToTxn": lambda t, i, v: AddOffsetsToTxnRequest(transactional_id="x", group_id="g"),
+    "EndTxn": lambda t, i, v: EndTxnRequest(transactional_id="x"),
+    "DescribeTransactions": lambda t, i, v: DescribeTransactionsRequest(transactional_ids=["x"]),
+    "ListTransactions": lambda t, i, v: ListTransactionsRequest(state_filters=["Ongoing"]),
     "InitProducerId": lambda t, i, v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
     "OffsetForLeaderEpoch": offset_for_leader_epoch,
     "DescribeConfigs": describe_configs,
@@ -223,6 +241,9 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
 
 # What the plain requests above are expected to be refused with, wherever a code stands in the answer.
 EXPECTED: dict[str, set[ErrorCode]] = {
+    "AddOffsetsToTxn": {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    "EndTxn": {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    "DescribeTransactions": {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
     "JoinGroup": {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED},
     "SyncGroup": {ErrorCode.UNKNOWN_MEMBER_ID},
     "Heartbeat": {ErrorCode.UNKNOWN_MEMBER_ID},
@@ -251,7 +272,9 @@ def topic(broker: Broker) -> tuple[str, bytes]:
     name = broker.create_topic("every-version")
     with Wire(broker.bootstrap_servers) as wire:
         found = wire.call(MetadataRequest(topics=None), 12, MetadataResponse)
-        wire.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+        for key_type in (0, 1):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
+            wire.call(request, 4, FindCoordinatorResponse)
     return name, next(topic.topic_id for topic in found.topics if topic.name == name)
 
 

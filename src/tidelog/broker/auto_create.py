@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.controller.topics import create_topics
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 _log = logging.getLogger("tidelog.auto_create")
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+_CLEAN_LEADERS_ONLY: Final = "unclean.leader.election.enable=false"
+"""Kept for whoever has a choice of leaders; a single node has none."""
 _Topic = CreateTopicsRequest.CreatableTopic
 _Config = CreateTopicsRequest.CreatableTopicConfig
 
@@ -20,7 +25,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 def auto_create(services: Services, names: list[str]) -> None:
     """Create what is allowed in the background; the client asks again."""
     if not services.config.boolean("auto.create.topics.enable"):
-        names = [name for name in names if name == "__consumer_offsets"]
+        names = [name for name in names if name in INTERNAL_TOPICS]
     if names:
         _submit(services, [_new_topic(services, name) for name in names]).add_done_callback(_log_failure)
 
@@ -31,9 +36,9 @@ def _log_failure(created: asyncio.Future[Any]) -> None:
         _log.error("a topic that was asked for cannot be created: %s", error)
 
 
-def create_offsets_topic(services: Services) -> asyncio.Future[Any]:
-    """Completes when `__consumer_offsets` is there; no error if somebody was quicker."""
-    return _submit(services, [_new_topic(services, "__consumer_offsets")])
+def create_internal_topic(services: Services, name: str) -> asyncio.Future[Any]:
+    """Completes when it is there; no error if somebody was quicker."""
+    return _submit(services, [_new_topic(services, name)])
 
 
 def _submit(services: Services, topics: list[_Topic]) -> asyncio.Future[Any]:
@@ -44,18 +49,21 @@ def _submit(services: Services, topics: list[_Topic]) -> asyncio.Future[Any]:
 
 
 def _new_topic(services: Services, name: str) -> _Topic:
-    if name != "__consumer_offsets":
+    if name not in INTERNAL_TOPICS:
         return _Topic(name=name, num_partitions=-1, replication_factor=-1)
+    prefix = "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"
     integer = services.config.integer
-    configs = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(integer("offsets.topic.segment.bytes")),
-    }
-    factor = min(integer("offsets.topic.replication.factor"), max(len(services.image.live_brokers()), 1))
+    factor = min(integer(f"{prefix}.replication.factor"), max(len(services.image.live_brokers()), 1))
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(integer(f"{prefix}.segment.bytes"))}
+    if name == OFFSETS_TOPIC:
+        configs["compression.type"] = "producer"
+    else:
+        configs["compression.type"] = "uncompressed"
+        configs["min.insync.replicas"] = str(min(integer(f"{prefix}.min.isr"), factor))
+        configs |= dict([_CLEAN_LEADERS_ONLY.split("=")])
     return _Topic(
         name=name,
-        num_partitions=integer("offsets.topic.num.partitions"),
+        num_partitions=integer(f"{prefix}.num.partitions"),
         replication_factor=factor,
         configs=[_Config(name=key, value=value) for key, value in configs.items()],
     )

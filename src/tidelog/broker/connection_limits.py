@@ -52,12 +52,18 @@ class ConnectionLimits:
         self._admitted = 0
         self._rates: dict[str, Rate] = {}
         self._admit: list[Callable[[], None]] = []
+        self._numbers = 0
         self._overrides: tuple[str, dict[str, int]] = ("", {})
 
     def register(self, listener: str, admit: Callable[[], None]) -> None:
         """Admit is called when a connection has ended, of whichever listener."""
         self._by_listener[listener] += 0
         self._admit.append(admit)
+
+    def next_number(self) -> int:
+        """Of a connection: over all listeners, in the order in which they were accepted."""
+        self._numbers += 1
+        return self._numbers
 
     # counting: opened and closed for each that came in, admitted and left for those that are served
 

@@ -57,7 +57,6 @@ class BrokerListener:
         self._connections: dict[int, Connection] = {}
         self._waiting: dict[int, Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._numbers = 0
         self._is_serving = False
         self._is_closed = False
         limits.register(name, self.admit_waiting)
@@ -75,8 +74,7 @@ class BrokerListener:
     # coming and going
 
     def _accept(self) -> Connection:
-        self._numbers += 1
-        return Connection(self, self._numbers)
+        return Connection(self, self._limits.next_number())
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.number] = connection

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.context import RequestContext
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.coordinator.txn.ports import TransactionVerifier
 
 _log = logging.getLogger("tidelog.broker")
@@ -45,6 +46,7 @@ class Services:
     """Log directories that could not be used when the node started."""
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
     fetch_sessions: FetchSessions
     metadata_cache: MetadataCache
     deadlines: Deadlines

@@ -12,8 +12,15 @@ from tidelog.metadata.image import BrokerImage, ControllerImage, Endpoint, Metad
 from tidelog.metadata.snapshot import broker_record, controller_record
 from tidelog.protocol.messages import records_metadata as r
 
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {"metadata.version": (7, 30)}
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    "metadata.version": (7, 30),
+    "group.version": (0, 1),
+    "transaction.version": (0, 2),
+}
 """A feature is listed, and finalised, when the work that it stands for has landed."""
+
+
+_VERSION: Final = "metadata.version"
 
 
 def bootstrap(image: MetadataImage) -> Decision:
@@ -22,8 +29,10 @@ def bootstrap(image: MetadataImage) -> Decision:
     records: list[Any] = []
     if image.held is not None:
         records.append(r.AbortTransactionRecord(reason="the controller that began it has gone"))
-    if not image.features:
-        levels = sorted((name, high) for name, (_, high) in SUPPORTED_FEATURES.items())
+    # A directory that an earlier release has made knows of no other feature, and gets those that have come since. One
+    # that names others was made by who knew what to choose.
+    if not image.features or set(image.features) == {_VERSION}:
+        levels = sorted((name, high) for name, (_, high) in SUPPORTED_FEATURES.items() if name not in image.features)
         records += [r.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
     return Decision(None, records)
 

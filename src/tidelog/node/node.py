@@ -39,6 +39,7 @@ from tidelog.node.groups import Groups, GroupView
 from tidelog.node.limits import make_ledger, socket_options
 from tidelog.node.listeners import WILDCARDS, address
 from tidelog.node.ports import Ports
+from tidelog.node.transactions import Transactions
 from tidelog.node.upkeep import Upkeep
 from tidelog.protocol.uuids import random_uuid
 from tidelog.raft.quorum import Quorum
@@ -87,6 +88,10 @@ class Node:
 
     def group_views(self) -> list[GroupView]:
         return self._groups.views()
+
+    @property
+    def transactions(self) -> Transactions:
+        return self._transactions
 
     # starting
 
@@ -168,6 +173,10 @@ class Node:
         self._groups = Groups(
             self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
         )
+        producer_ids = ProducerIds(self.controller, node_id)
+        self._transactions = Transactions(
+            self.partitions, self.publisher, self.live_config, ports.clock, self.deadlines, producer_ids
+        )
         apis = registered_apis()
         self.services = Services(
             node_id=node_id,
@@ -179,8 +188,10 @@ class Node:
             controller=self.controller,
             partitions=self.partitions,
             offline_directories=self._offline_at_start,
-            producer_ids=ProducerIds(self.controller, node_id),
+            producer_ids=producer_ids,
             groups=self._groups.coordinator,
+            transaction_coordinator=self._transactions.coordinator,
+            transactions=self._transactions.coordinator,
             fetch_sessions=FetchSessions(
                 ports.random,
                 config.get_int("max.incremental.fetch.session.cache.slots"),
@@ -216,6 +227,7 @@ class Node:
     def _follow(self, delta: MetadataDelta) -> Generator[None, None, None]:
         yield from self.partitions.following(delta, self.live_config.values)
         self._groups.on_delta(delta)
+        self._transactions.on_delta(delta)
         for topic in delta.deleted:
             self.metrics.forget(topic.name)
 
@@ -240,6 +252,7 @@ class Node:
             self.publisher.image, self.live_config.values
         ):
             self._groups.load()
+            self._transactions.load()
 
     async def _open_listeners(self) -> None:
         config = self.config
@@ -287,6 +300,7 @@ class Node:
         await self._report_moved()
         await self.controller.submit(lambda image: brokers.unfence(image, node_id))
         self._groups.start()
+        self._transactions.start()
 
     async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
         """Given up when something ends the node meanwhile: whoever the step waits for may be no more."""
@@ -378,6 +392,8 @@ class Node:
             self._following.end()
         if hasattr(self, "_groups"):
             self._groups.stop()
+        if hasattr(self, "_transactions"):
+            self._transactions.stop()
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

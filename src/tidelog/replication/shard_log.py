@@ -25,16 +25,19 @@ _READ_BYTES: Final = 1 << 20
 
 
 class PartitionShardLog:
-    def __init__(self, partition: Partition, clock: Clock) -> None:
+    def __init__(self, partition: Partition, clock: Clock, *, base_sequence: int = 0) -> None:
         self._partition = partition
         self._clock = clock
+        self._base_sequence = base_sequence
 
     @property
     def end_offset(self) -> int:
         return self._partition.log.log_end_offset
 
     def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
-        batch = build_batch([RecordInput(key, value, wall_ms) for key, value in records], base_sequence=0)
+        batch = build_batch(
+            [RecordInput(key, value, wall_ms) for key, value in records], base_sequence=self._base_sequence
+        )
         limit = self._partition.log.config.max_message_bytes
         if len(batch) > limit:
             raise LogError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes; max.message.bytes is {limit}")

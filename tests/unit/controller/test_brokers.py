@@ -10,6 +10,7 @@ from tidelog.protocol.messages import records_metadata as r
 from tidelog.protocol.records_framing import decode_metadata_record
 
 TOPIC_ID = b"t" * 16
+LEVELS = {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
 
 
 def with_partition(**fields: object) -> Cluster:
@@ -36,7 +37,21 @@ def partition_of(cluster: Cluster) -> PartitionState:
 def test_features_are_finalised_once() -> None:
     cluster = Cluster()
     cluster.commit(brokers.bootstrap(cluster.image))
-    assert cluster.image.features == {"metadata.version": 30}
+    assert cluster.image.features == LEVELS
+    assert brokers.bootstrap(cluster.image).records == []
+
+
+def test_a_directory_of_an_earlier_release_gets_the_features_that_have_come_since() -> None:
+    cluster = Cluster()
+    cluster.apply(r.FeatureLevelRecord(name="metadata.version", feature_level=30))
+    cluster.commit(brokers.bootstrap(cluster.image))
+    assert cluster.image.features == LEVELS
+
+
+def test_features_that_somebody_has_chosen_are_left_alone() -> None:
+    cluster = Cluster()
+    chosen = {"metadata.version": 30, "group.version": 1}
+    cluster.apply(*(r.FeatureLevelRecord(name=name, feature_level=level) for name, level in chosen.items()))
     assert brokers.bootstrap(cluster.image).records == []
 
 
@@ -45,7 +60,7 @@ def test_a_transaction_that_nobody_will_end_is_given_up_before_anything_else() -
     cluster.apply(r.BeginTransactionRecord(), r.FeatureLevelRecord(name="metadata.version", feature_level=29))
     cluster.commit(brokers.bootstrap(cluster.image))
     assert cluster.image.held is None
-    assert cluster.image.features == {"metadata.version": 30}
+    assert cluster.image.features == LEVELS
 
 
 def test_a_node_that_signs_off_is_fenced_and_leads_nothing() -> None:

@@ -1,5 +1,5 @@
 """FindCoordinator (10), versions 0-6. v1 key type, v3 flexible, v4 several keys (KIP-699), v5 TRANSACTION_ABORTABLE,
-v6 share groups (KIP-932). Groups only: transactions and share groups are later issues, and the answer says so."""
+v6 share groups (KIP-932). Share groups are a later issue, and the answer says so."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import asyncio
 from typing import Any
 
 from tidelog.broker.api import Api
-from tidelog.broker.auto_create import create_offsets_topic
+from tidelog.broker.auto_create import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, create_internal_topic
 from tidelog.broker.brokers import broker_addresses
 from tidelog.broker.context import RequestContext
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_NAMES = {_TRANSACTION: "transactions", _SHARE: "share groups"}
+_TOPICS = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC}
 _Coordinator = FindCoordinatorResponse.Coordinator
 
 
 def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse | asyncio.Future[Any]:
-    if request.key_type != _GROUP or "__consumer_offsets" in ctx.services.image.topics:
+    topic = _TOPICS.get(request.key_type)
+    if topic is None or topic in ctx.services.image.topics:
         return _respond(request, ctx)
     # Apache refuses the very first question while it makes the topic, and clients come back after a while; here the
     # answer waits the few milliseconds.
@@ -33,7 +34,7 @@ def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordina
         else:
             answer.set_result(_respond(request, ctx))
 
-    create_offsets_topic(ctx.services).add_done_callback(respond)
+    create_internal_topic(ctx.services, topic).add_done_callback(respond)
     return answer
 
 
@@ -54,12 +55,16 @@ def _respond(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordi
 
 def _find(key_type: int, key: str, ctx: RequestContext) -> _Coordinator:
     missing = _Coordinator(key=key, node_id=-1, host="", port=-1)
-    if key_type != _GROUP:
+    topic = _TOPICS.get(key_type)
+    if topic is None:
         missing.error_code = ErrorCode.INVALID_REQUEST
-        what = _NAMES.get(key_type)
-        missing.error_message = f"{what} are not supported yet" if what else f"unknown coordinator type {key_type}"
+        missing.error_message = (
+            "share groups are not supported yet" if key_type == _SHARE else f"unknown coordinator type {key_type}"
+        )
         return missing
-    state = ctx.services.image.partition("__consumer_offsets", ctx.services.groups.partition_for(key))
+    services = ctx.services
+    owner = services.groups if key_type == _GROUP else services.transaction_coordinator
+    state = services.image.partition(topic, owner.partition_for(key))
     for broker_id, host, port, _ in broker_addresses(ctx):
         if state is not None and broker_id == state.leader:
             return _Coordinator(key=key, node_id=broker_id, host=host, port=port, error_message=None)

@@ -21,7 +21,8 @@ class Markers(Protocol):
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
         """`done` is called once, perhaps at once, with an entry for each partition: NONE when its marker is committed,
-        else why it is not. Nothing is tried again here: whoever asked decides that."""
+        else why it is not: UNKNOWN_TOPIC_OR_PARTITION only when the metadata know of no such partition (any more).
+        Nothing is tried again here: whoever asked decides that."""
         ...
 
 
@@ -42,5 +43,11 @@ class TransactionVerifier(Protocol):
         it (version 2: Produce 12+, TxnOffsetCommit 5+) those that are not are added, and a transaction is begun if none
         is open. `done` is called once, perhaps at once, with an entry for each partition; with `add`, when that is
         committed. TRANSACTION_ABORTABLE is told as such: whoever answers a version that does not know it says
-        INVALID_TXN_STATE instead."""
+        INVALID_TXN_STATE instead. A producer that was fenced is told INVALID_PRODUCER_EPOCH, as Produce has it."""
+        ...
+
+
+class ProducerIdSource(Protocol):
+    def take(self, done: Callable[[int | None], None]) -> None:
+        """A producer id that nobody has; None when there is none to be had now. `done` may be called at once."""
         ...

@@ -26,7 +26,10 @@ _NAMES = """
     max.connections.per.ip.overrides max.connection.creation.rate socket.send.buffer.bytes socket.receive.buffer.bytes
     socket.listen.backlog.size inter.broker.listener.name
     fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit tidelog.http.listener
-    tidelog.acls.unenforced.allow tidelog.sync.mode
+    tidelog.acls.unenforced.allow tidelog.sync.mode transaction.max.timeout.ms transactional.id.expiration.ms
+    transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions
+    transaction.state.log.replication.factor transaction.state.log.min.isr transaction.state.log.segment.bytes
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes
     index.interval.bytes file.delete.delay.ms max.message.bytes message.timestamp.type message.timestamp.before.max.ms

@@ -1,0 +1,192 @@
+"""Drives the transaction coordinator: its shards follow the partitions of `__transaction_state`, its time follows the
+loop, and its markers go to the partitions of this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tidelog.broker.auto_create import TRANSACTIONS_TOPIC
+from tidelog.broker.deadlines import Deadline, Deadlines
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.coordinator.moment import Moment
+from tidelog.coordinator.txn.config import TransactionConfig
+from tidelog.coordinator.txn.coordinator import TransactionCoordinator
+from tidelog.coordinator.txn.ports import TopicPartition
+from tidelog.coordinator.txn.state import TransactionState
+from tidelog.kernel.ports import Clock
+from tidelog.log.transactions import Marker
+from tidelog.metadata.image import MetadataDelta, TopicImage
+from tidelog.metadata.live_config import LiveConfig
+from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.protocol.errors import ErrorCode
+from tidelog.replication.markers import write_marker
+from tidelog.replication.partitions import Partitions
+from tidelog.replication.shard_log import PartitionShardLog
+
+NO_SEQUENCE: Final = -1
+"""Of the batches of `__transaction_state`, as Apache writes them."""
+
+
+class LocalMarkers:
+    """Every partition is led by this node. In a cluster others are sent WriteTxnMarkers."""
+
+    def __init__(self, partitions: Partitions, publisher: MetadataPublisher, clock: Clock) -> None:
+        self._partitions = partitions
+        self._publisher = publisher
+        self._clock = clock
+
+    def write(
+        self,
+        marker: Marker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        results: dict[TopicPartition, ErrorCode] = {}
+        if not partitions:
+            done(results)
+            return
+
+        def note(at: TopicPartition, code: ErrorCode) -> None:
+            results[at] = code
+            if len(results) == len(partitions):
+                done(results)
+
+        for at in partitions:
+            self._write_one(marker, at, note)
+
+    def _write_one(self, marker: Marker, at: TopicPartition, note: Callable[[TopicPartition, ErrorCode], None]) -> None:
+        partition = self._partitions.get(*at)
+        if partition is not None:
+            write_marker(partition, marker, self._clock.wall_ms(), lambda code: note(at, code))
+        elif self._publisher.image.partition(*at) is None:
+            note(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            note(at, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class _Ids:
+    """Producer ids for the coordinator, which knows no futures."""
+
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+
+    def take(self, done: Callable[[int | None], None]) -> None:
+        taken = self._producer_ids.take()
+        if isinstance(taken, int):
+            done(taken)
+        else:
+            taken.add_done_callback(lambda future: done(_result(future)))
+
+
+def _result(future: asyncio.Future[int]) -> int | None:
+    return None if future.cancelled() or future.exception() is not None else future.result()
+
+
+class Transactions:
+    def __init__(
+        self,
+        partitions: Partitions,
+        publisher: MetadataPublisher,
+        config: LiveConfig,
+        clock: Clock,
+        deadlines: Deadlines,
+        producer_ids: ProducerIds,
+    ) -> None:
+        self._partitions = partitions
+        self._publisher = publisher
+        self._clock = clock
+        self._deadlines = deadlines
+        self._deadline: Deadline | None = None
+        self._is_awake = False
+        self._is_running = False
+        self.coordinator = TransactionCoordinator(
+            _transaction_config(config),
+            LocalMarkers(partitions, publisher, clock),
+            _Ids(producer_ids),
+            lambda: publisher.image.features.get("transaction.version", 0),
+            clock,
+            self._wake,
+        )
+
+    # following the metadata
+
+    def start(self) -> None:
+        self._is_running = True
+        self.load()
+
+    def stop(self) -> None:
+        self._is_running = False
+        self.coordinator.runtime.close()
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        if not self._is_running:
+            return
+        for topic in delta.deleted:
+            if topic.name == TRANSACTIONS_TOPIC:
+                self._unload(topic)
+        if any(topic.name == TRANSACTIONS_TOPIC for topic in (*delta.created, *delta.changed)):
+            self.load()
+
+    def load(self) -> None:
+        """Also again, when a partition that could not be opened is there now."""
+        topic = self._publisher.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return
+        # Somebody may have created it by hand: its partitions decide where an id lives, not what the file says.
+        config = self.coordinator.config
+        self.coordinator.config = replace(config, state_log_num_partitions=len(topic.partitions))
+        for index, state in sorted(topic.partitions.items()):
+            partition = self._partitions.get(TRANSACTIONS_TOPIC, index)
+            if partition is None:
+                self.coordinator.unload(index, state.leader_epoch)
+            else:
+                log = PartitionShardLog(partition, self._clock, base_sequence=NO_SEQUENCE)
+                self.coordinator.load(index, state.leader_epoch, log)
+
+    def _unload(self, topic: TopicImage) -> None:
+        """A topic of that name may come back, and its epochs begin anew."""
+        for index, state in sorted(topic.partitions.items()):
+            self.coordinator.unload(index, state.leader_epoch)
+
+    # time
+
+    def _wake(self) -> None:
+        if not self._is_awake and self._is_running:
+            self._is_awake = True
+            asyncio.get_running_loop().call_soon(self._poll)
+
+    def _poll(self) -> None:
+        self._is_awake = False
+        if not self._is_running:
+            return
+        self.coordinator.runtime.poll()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        due_ms = self.coordinator.runtime.deadline_ms()
+        if due_ms is not None:
+            delay_s = max(due_ms - Moment.of(self._clock).ms, 0) / 1000
+            self._deadline = self._deadlines.after(delay_s, self._poll)
+
+    # looking
+
+    def states(self) -> Counter[TransactionState]:
+        """How many transactional ids are in each state, for the metrics."""
+        found: Counter[TransactionState] = Counter()
+        for shard in self.coordinator.runtime.shards():
+            found.update(shard.machine.states)
+        return found
+
+
+def _transaction_config(config: LiveConfig) -> TransactionConfig:
+    return TransactionConfig(
+        transaction_max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+        transactional_id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        abort_timed_out_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        remove_expired_interval_ms=config.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        state_log_num_partitions=config.integer("transaction.state.log.num.partitions"),
+    )
