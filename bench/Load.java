@@ -32,7 +32,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * The Java clients as a load, in one JVM that stays warm from run to run. A line of JSON in, a line of JSON out:
- * {"op": "produce" | "consume" | "end_to_end", ...} gives figures, or {"failed": ...}. Every operation ends by itself.
+ * {"op": "produce" | "transactions" | "consume" | "end_to_end", ...} gives figures, or {"failed": ...}. Every operation ends by itself.
  */
 public class Load {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -94,6 +94,7 @@ public class Load {
     private static Map<String, Object> answer(JsonNode in) throws Exception {
         return switch (in.get("op").asText()) {
             case "produce" -> produce(in);
+            case "transactions" -> transactions(in);
             case "consume" -> consume(in);
             case "end_to_end" -> endToEnd(in);
             default -> throw new IllegalArgumentException(in.get("op").asText());
@@ -167,6 +168,47 @@ public class Load {
         }
         Map<String, Object> out = new HashMap<>(Map.of("records", sent, "seconds", took / 1e9));
         latencies.into(out);
+        return out;
+    }
+
+    /** Transactions one after the other, ended by their number of records or by the clock. */
+    private static Map<String, Object> transactions(JsonNode in) throws Exception {
+        String topic = in.get("topic").asText();
+        byte[][] payloads = payloads(in.get("size").asInt(), false);
+        long recordsMax = in.get("records_max").asLong();
+        long recordsEach = in.get("records_each").asLong();
+        long everyNanos = in.get("commit_every_ms").asLong() * 1_000_000L;
+        Histogram commits = new Histogram();
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        long sent = 0;
+        long took;
+        try (KafkaProducer<byte[], byte[]> producer = producer(in)) {
+            producer.initTransactions();
+            long started = System.nanoTime();
+            long stop = started + (long) (in.get("seconds_max").asDouble() * 1e9);
+            while (sent < recordsMax && System.nanoTime() < stop) {
+                producer.beginTransaction();
+                long end = System.nanoTime() + everyNanos;
+                for (long each = 0; recordsEach > 0 ? each < recordsEach : System.nanoTime() < end; each++) {
+                    producer.send(new ProducerRecord<>(topic, payloads[(int) (sent % PAYLOADS)]), (metadata, thrown) -> {
+                        if (thrown != null) {
+                            failure.set(thrown);
+                        }
+                    });
+                    sent++;
+                }
+                producer.flush();
+                if (failure.get() != null) {
+                    throw failure.get();
+                }
+                long begun = System.nanoTime();
+                producer.commitTransaction();
+                commits.add(System.nanoTime() - begun);
+            }
+            took = System.nanoTime() - started;
+        }
+        Map<String, Object> out = new HashMap<>(Map.of("records", sent, "seconds", took / 1e9, "commits", commits.total));
+        commits.into(out);
         return out;
     }
 

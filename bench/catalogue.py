@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import rows_consume, rows_floor, rows_latency, rows_life, rows_produce
+from bench import rows_consume, rows_floor, rows_latency, rows_life, rows_produce, rows_transactions
 from bench.row import Row
 
 OURS_ALONE = ("partitions", "compression")
@@ -13,6 +13,7 @@ ROWS: tuple[Row, ...] = (
     *(row for row in rows_produce.ROWS if row.name not in OURS_ALONE),
     *rows_consume.ROWS,
     *rows_latency.ROWS,
+    *rows_transactions.ROWS,
     *rows_life.ROWS,
     *rows_floor.ROWS,
     *(_PRODUCE[name] for name in OURS_ALONE),

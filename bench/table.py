@@ -16,6 +16,7 @@ BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 UNITS = {
     "records_per_s": "records/s",
+    "commits_per_s": "commits/s",
     "mb_per_s": "MB/s",
     "user_s_per_gb": "user s/GB",
     "system_s_per_gb": "system s/GB",
