@@ -55,7 +55,8 @@ class Own(Struct, array_like=True, tag="own", gc=False):
 
 
 class Disown(Struct, array_like=True, tag="disown", gc=False):
-    """It has given them up, or heard that they are lost; or it was stopped, and what it believes no longer counts."""
+    """It has given them up, or heard that they are lost; or it was stopped, and what it believes no longer counts. No
+    keys: all of the group."""
 
     group: str
     keys: tuple[str, ...]

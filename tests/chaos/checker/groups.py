@@ -45,8 +45,7 @@ class _Owners:
                     case Own():
                         self._own(op, action)
                     case Disown():
-                        for key in action.keys:
-                            self._owners.get((action.group, key), {}).pop(op.process, None)
+                        self._disown(op, action)
                     case Commit():
                         self._commit(op, action)
 
@@ -59,6 +58,12 @@ class _Owners:
                     self._report.error("double-owner", text, earlier, op)
             owners[op.process] = op
             self._newest[own.group, key] = (op.process, op.end if op.end is not None else op.start)
+
+    def _disown(self, op: Op, disown: Disown) -> None:
+        places = [(disown.group, key) for key in disown.keys] or self._owners.keys()
+        for place in places:
+            if place[0] == disown.group:
+                self._owners.get(place, {}).pop(op.process, None)
 
     def _commit(self, op: Op, commit: Commit) -> None:
         newest = self._newest.get((commit.group, commit.key))
