@@ -76,6 +76,7 @@ def _best_us(node: Node, steps: list[Step]) -> float:
         sink: Any = _Sink()
         connection.connection_made(sink)
         connections.append(connection)
+    outbox = node.listeners[0].ledger.outbox
     best_s = float("inf")
     for _ in range(_ROUNDS):
         frames = [[step(bytearray()) for step in steps] for _ in range(_REQUESTS)]
@@ -86,6 +87,9 @@ def _best_us(node: Node, steps: list[Step]) -> float:
                 started_s = time.perf_counter()
                 connection.buffer_updated(len(frame))
                 spent_s += time.perf_counter() - started_s
+            started_s = time.perf_counter()
+            outbox.send()
+            spent_s += time.perf_counter() - started_s
         best_s = min(best_s, spent_s)
     for connection in connections:
         connection.connection_lost(None)

@@ -349,6 +349,14 @@ class Connection(asyncio.BufferedProtocol):
         self._maybe_resume()
 
     def send_ready(self) -> None:
+        ready, transport = self._ready, self.transport
+        if len(ready) == 1 and isinstance(answer := ready[0], bytes) and not (self._slots or self._writing_paused):
+            # _flush in short: by far the most have one answer, and none that waits.
+            if transport is not None and not transport.is_closing():
+                self._ready = []
+                self._unsent_bytes = 0
+                transport.write(answer)
+            return
         self._flush()
         if self._unsent_bytes:
             self._count_answers()
