@@ -5,21 +5,27 @@ Topics with the same subscribers form a pool: any of its partitions may go to an
 1. Everyone keeps what it had and may still have.
 2. What nobody has goes to the least loaded subscriber, the topics with the fewest subscribers first.
 3. While some member of a pool has at least two partitions more than another, one partition moves.
+4. While a chain of moves through several pools does the same, its partitions move.
 
 With equal subscriptions there is one pool. Then no two members differ by more than one partition, and no assignment
 with that property moves fewer: a partition only ever leaves a member that has too many or goes to one that has too few.
-With different subscriptions no single move makes it more even; several moves at once might, as in Apache's.
+With different subscriptions nothing can be more even either, unless the search for chains was given up (SEARCH_MAX).
 
-Each move makes the sum of the squares of the loads smaller, so step 3 ends.
+Each move, and each chain, makes the sum of the squares of the loads smaller, so this ends.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
 from tidelog.coordinator.group.assignors.model import Assignment, Member, Topic
 from tidelog.coordinator.group.assignors.pools import Pool, pools
+
+SEARCH_MAX: Final = 50_000
+"""How many members the search for chains may look at in a group with different subscriptions: some ten milliseconds."""
 
 
 def uniform_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Assignment:
@@ -46,6 +52,8 @@ class _Assigning:
         # A move in one pool can make room for one in a pool that was done before.
         while sum(self._level(pool) for pool in self.pools):
             pass
+        if len(self.pools) > 1:
+            self._chain()
         return {member_id: self._result(number) for number, member_id in enumerate(self.ids)}
 
     def _keep(self) -> dict[bytes, set[int]]:
@@ -113,9 +121,52 @@ class _Assigning:
                 heappush(givers, (-load[giver], giver))
         return moved
 
+    def _chain(self) -> None:
+        """Step 4, from the most loaded member down. Who finds nobody to give to is done: all whom it reaches have as
+        much as it or one less, so no chain of another ends with them or leads through them."""
+        pool_of = {topic_id: pool for pool in self.pools for topic_id in pool.topics}
+        givers = [(-load, number) for number, load in enumerate(self.load)]
+        heapify(givers)
+        least, left = min(self.load), SEARCH_MAX
+        while givers and left > 0 and -givers[0][0] > least + 1:
+            giver = heappop(givers)[1]
+            reached, taker = self._reach(giver, pool_of)
+            left -= len(reached)
+            if taker is None:
+                continue
+            while taker != giver:
+                before, pool = reached[taker]
+                self._give(taker, *self._take(before, pool.topics))
+                self.load[before] -= 1
+                taker = before
+            heappush(givers, (-self.load[giver], giver))
+
+    def _reach(self, giver: int, pool_of: Mapping[bytes, Pool]) -> tuple[dict[int, tuple[int, Pool]], int | None]:
+        """Breadth first, for the shortest chain: who got to a member and by which pool, and the member at its end."""
+        reached: dict[int, tuple[int, Pool]] = {}
+        seen: set[int] = set()
+        members = deque([giver])
+        while members:
+            member = members.popleft()
+            for topic_id in sorted(self._topics_of(member)):
+                pool = pool_of[topic_id]
+                if id(pool) in seen:
+                    continue
+                seen.add(id(pool))
+                for number in pool.subscribers:
+                    if number != giver and number not in reached:
+                        reached[number] = (member, pool)
+                        if self.load[number] < self.load[giver] - 1:
+                            return reached, number
+                        members.append(number)
+        return reached, None
+
+    def _topics_of(self, number: int) -> list[bytes]:
+        own: Mapping[bytes, Collection[int]] | None = self.changed.get(number)
+        return [topic_id for topic_id, part in (self.members[number].target if own is None else own).items() if part]
+
     def _has_any(self, number: int, topics: Collection[bytes]) -> bool:
-        own: Mapping[bytes, Collection[int]] = self.changed.get(number) or self.members[number].target
-        return any(topic_id in topics and partitions for topic_id, partitions in own.items())
+        return any(topic_id in topics for topic_id in self._topics_of(number))
 
     def _own(self, number: int) -> dict[bytes, set[int]]:
         """What the member has, to be changed."""

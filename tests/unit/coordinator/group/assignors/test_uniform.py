@@ -140,6 +140,18 @@ def test_a_topic_with_few_subscribers_is_served_before_one_with_many() -> None:
     assert sorted(map(load, uniform(of.members, of.topics).values())) == [2, 2, 2]
 
 
+def test_a_chain_of_moves_is_found_where_no_single_move_helps() -> None:
+    """A gives to B and B gives to C: none of the two moves alone makes it more even."""
+    of = group({"m1": "a", "m2": "ab", "m3": "b"}, a=6, b=3)
+    full = {"m1": {"a": [0, 1, 2, 3]}, "m2": {"a": [4, 5], "b": [0]}, "m3": {"b": [1, 2]}}
+    before = of.with_targets(
+        {name: {topic(letter): frozenset(own) for letter, own in owned.items()} for name, owned in full.items()}
+    )
+    after = uniform(before.members, before.topics)
+    assert sorted(map(load, after.values())) == [3, 3, 3]
+    assert kept(before, after) == 7
+
+
 def test_more_members_than_partitions_leaves_some_without() -> None:
     of = group({f"m{number}": "a" for number in range(5)}, a=2)
     assert sorted(map(load, uniform(of.members, of.topics).values())) == [0, 0, 0, 1, 1]
