@@ -20,7 +20,7 @@ class Decision(Generic[R, T_co]):
 
     `then` decides what follows once the records are replayed, in the same turn of the loop; the response is that of the
     last decision. Each link of such a chain leaves a state that holds by itself, should the next one never be
-    written."""
+    written; its `settled` is told only when it could not be appended."""
 
     records: Sequence[R]
     response: T_co

@@ -99,7 +99,7 @@ class Shard(Generic[M]):
             self._changed()
             return
         decision = followed
-        if decision.records or decision.response is not None:
+        if decision.records or decision.response is not None or decision.settled is not None:
             self._commit(decision, _answering(decision.response, answer, refuse, decision.settled, self._outbox), now)
         self._changed()
 
@@ -176,10 +176,11 @@ class Shard(Generic[M]):
     def _follow(self, decision: Decision[Any, T], now: Moment) -> Decision[Any, T] | ErrorCode:
         """Append the links of a chain up to the last one, which the answer waits for; or why one could not be."""
         while decision.then is not None:
-            assert decision.settled is None, "a link of a chain has nobody to tell"
             encoded = [self.machine.encode(record) for record in decision.records]
             code = self._write(decision.records, encoded, now)
             if code is not ErrorCode.NONE:
+                if decision.settled is not None:
+                    decision.settled(code, now)
                 return code
             decision = decision.then(now)
         return decision

@@ -12,6 +12,7 @@ from tidelog.coordinator.group.consumer.leaving import NOTHING, ConsumerLeaving
 from tidelog.coordinator.group.consumer.records import ConsumerRecord
 from tidelog.coordinator.group.consumer.regexes import Regexes
 from tidelog.coordinator.group.consumer.requests import is_leaving, not_a_consumer_group
+from tidelog.coordinator.group.consumer.steps import Steps
 from tidelog.coordinator.group.consumer.upkeep import Outcome, Upkeep
 from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs
 from tidelog.coordinator.group.joining import Client
@@ -33,7 +34,8 @@ class ConsumerGroups:
     ) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
         self._upkeep = Upkeep(config, configs, topics, timers)
-        self._heartbeats = Heartbeats(self._upkeep, random)
+        steps = Steps(self._upkeep)
+        self._heartbeats = Heartbeats(self._upkeep, steps, random)
         self._leaving = ConsumerLeaving(self._upkeep)
         self._regexes = Regexes(self._upkeep)
 

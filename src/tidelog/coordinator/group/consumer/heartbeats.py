@@ -1,12 +1,11 @@
-"""ConsumerGroupHeartbeat: who joins, who comes back, who is refused; then its next step, and the answer.
+"""ConsumerGroupHeartbeat: who joins, who comes back, who is refused; then its next step (steps.py), and the answer.
 
-One request is a chain of up to three decisions: the member (and the group's next epoch), the target if it is due, and
-the member's own step towards it. Most heartbeats change nothing and are answered at once.
+Most heartbeats change nothing and are answered at once.
 """
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -18,11 +17,10 @@ from tidelog.coordinator.group.consumer.model import (
     LEAVE_STATIC_EPOCH,
     Current,
     Profile,
-    Target,
 )
-from tidelog.coordinator.group.consumer.ownership import is_subset, reconcile
-from tidelog.coordinator.group.consumer.records import ConsumerRecord, MemberCurrent, MemberProfile, MemberTarget
+from tidelog.coordinator.group.consumer.ownership import is_subset
 from tidelog.coordinator.group.consumer.requests import Refusal, is_full, owned_by, unknown_member
+from tidelog.coordinator.group.consumer.steps import Steps, Way
 from tidelog.coordinator.group.consumer.upkeep import Upkeep
 from tidelog.coordinator.group.joining import Client
 from tidelog.coordinator.group.patterns import InvalidPattern, compile_pattern
@@ -37,7 +35,6 @@ from tidelog.protocol.messages.consumer_group_heartbeat import (
 )
 
 Answer: TypeAlias = Decision[GroupRecord, Response]
-_log = logging.getLogger("tidelog.groups")
 
 
 class _Beat(NamedTuple):
@@ -50,8 +47,9 @@ class _Beat(NamedTuple):
 
 
 class Heartbeats:
-    def __init__(self, upkeep: Upkeep, random: Random) -> None:
+    def __init__(self, upkeep: Upkeep, steps: Steps, random: Random) -> None:
         self._upkeep = upkeep
+        self._steps = steps
         self._random = random
 
     def heartbeat(self, group: ConsumerGroup, request: Request, client: Client, now: Moment) -> Answer:
@@ -65,10 +63,12 @@ class Heartbeats:
         refusal = self._check(group, member_id, request)
         if refusal is not None:
             return Decision((), refusal.response())
-        profile = _updated(group, member_id, request, client)
-        records = self._admit(group, member_id, request, profile, now)
-        beat = _Beat(group, member_id, request, self._standing(group, member_id, request))
-        return Decision(records, _NO_ANSWER, then=lambda now: self._aim(beat, now))
+        replaced = _replaced(group, member_id, request)
+        profile = _updated(group, replaced or member_id, request, client)
+        beat = _Beat(group, member_id, request, group.current(replaced or member_id))
+        way = Way(group, member_id, owned_by(request), _link, lambda now: self._answer(beat, now))
+        records = self._steps.admit(group, member_id, replaced, profile, now)
+        return _link(records, lambda now: self._steps.lead(way, now))
 
     def _is_idle(self, group: ConsumerGroup, request: Request) -> bool:
         """A member that says nothing new, in a group where nothing happens."""
@@ -118,83 +118,6 @@ class Heartbeats:
             return None
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id} has {size_max} members, its most")
 
-    # the member
-
-    def _admit(
-        self, group: ConsumerGroup, member_id: str, request: Request, profile: Profile, now: Moment
-    ) -> list[ConsumerRecord]:
-        before = group.members.get(member_id)
-        records: list[ConsumerRecord] = []
-        replaced = _replaced(group, member_id, request)
-        if replaced is not None:
-            before = group.members[replaced]
-            records += _replacement(group, replaced, member_id, profile)
-        elif before != profile:
-            records.append(MemberProfile(group.group_id, member_id, profile))
-        gone = [replaced or member_id]
-        if before is not None and before.regex != profile.regex:
-            records += self._upkeep.unused_regexes(group, without=gone)
-        if self._must_bump(group, before, profile):
-            if before is None:
-                _log.info("group %s: member %s joins", group.group_id, member_id)
-            records += self._upkeep.next_epoch(group, now, without=gone, plus=profile)
-        if profile.regex and profile.regex not in group.regexes:
-            self._upkeep.resolve_soon(group, profile.regex, now.ms)
-        return records
-
-    def _must_bump(self, group: ConsumerGroup, before: Profile | None, profile: Profile) -> bool:
-        if before is None or before.topics != profile.topics or not group.epoch:
-            return True
-        if before.regex != profile.regex and {before.regex, profile.regex} & group.regexes.keys():
-            return True
-        return self._upkeep.has_changed(group)
-
-    def _standing(self, group: ConsumerGroup, member_id: str, request: Request) -> Current:
-        replaced = _replaced(group, member_id, request)
-        return group.current(replaced or member_id)
-
-    # its way
-
-    def _aim(self, beat: _Beat, now: Moment) -> Answer:
-        """The member is in the group, and the group has its epoch: on with the target."""
-        group = beat.group
-        group.live.is_stale = False
-        if group.epoch > group.target_epoch and not self._upkeep.is_target_due(group, now):
-            self._upkeep.want_target(group, now)
-        if not self._upkeep.is_target_due(group, now):
-            return self._step(beat, now)
-        records = self._upkeep.target_records(group, now)
-        return Decision(records, _NO_ANSWER, then=lambda now: self._step(beat, now))
-
-    def _step(self, beat: _Beat, now: Moment) -> Answer:
-        group, member_id = beat.group, beat.member_id
-        self._upkeep.touch(group, member_id, now)
-        current = group.current(member_id)
-
-        def is_free(topic_id: bytes, partition: int) -> bool:
-            return group.owner(topic_id, partition) in (None, member_id)
-
-        target = self._subscribed_target(group, member_id)
-        following = reconcile(current, group.target_epoch, target, owned_by(beat.request), is_free)
-        if following is current:
-            return self._answer(beat, now)
-        records = (MemberCurrent(group.group_id, member_id, following),)
-        return Decision(records, _NO_ANSWER, then=lambda now: self._stepped(beat, now))
-
-    def _stepped(self, beat: _Beat, now: Moment) -> Answer:
-        # Only a step begins the wait: a member that goes on owning what it should not does not prolong it.
-        self._upkeep.watch_revocation(beat.group, beat.member_id, now)
-        return self._answer(beat, now)
-
-    def _subscribed_target(self, group: ConsumerGroup, member_id: str) -> Target:
-        """A target that waits for the next one may give topics that the member has left meanwhile."""
-        target = group.target(member_id)
-        if group.epoch == group.target_epoch:
-            return target
-        topics = self._upkeep.topics
-        wanted = {topics.topic_id(name) for name in group.topics_of(group.members[member_id])}
-        return {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
-
     # the answer
 
     def _answer(self, beat: _Beat, now: Moment) -> Answer:
@@ -212,6 +135,10 @@ class Heartbeats:
 
 _NO_ANSWER = Response()
 """Of a decision that another one follows."""
+
+
+def _link(records: Sequence[GroupRecord], then: Callable[[Moment], Answer]) -> Answer:
+    return Decision(records, _NO_ANSWER, then=then)
 
 
 def assignment_of(current: Current) -> Response.Assignment:
@@ -254,18 +181,9 @@ def _replaced(group: ConsumerGroup, member_id: str, request: Request) -> str | N
     return holder if holder != member_id else None
 
 
-def _replacement(group: ConsumerGroup, old_id: str, new_id: str, profile: Profile) -> list[ConsumerRecord]:
-    """The new id takes over all that the old one had. No epoch changes: nobody else notices."""
-    records = group.removal_of(old_id)
-    records.append(MemberProfile(group.group_id, new_id, profile))
-    records.append(MemberTarget(group.group_id, new_id, group.target(old_id)))
-    records.append(MemberCurrent(group.group_id, new_id, group.current(old_id)._replace(epoch=0, previous_epoch=0)))
-    return records
-
-
 def _updated(group: ConsumerGroup, member_id: str, request: Request, client: Client) -> Profile:
     """What was not said stays as it was."""
-    before = group.members.get(_replaced(group, member_id, request) or member_id, _NOBODY)
+    before = group.members.get(member_id, _NOBODY)
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return Profile(
