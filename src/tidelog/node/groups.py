@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tidelog.broker.deadlines import Deadline, Deadlines
+from tidelog.coordinator.group.assignors import ASSIGNORS
 from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.coordinator import GroupCoordinator
 from tidelog.coordinator.moment import Moment
@@ -170,4 +171,13 @@ def _group_config(config: LiveConfig) -> GroupConfig:
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_topic_num_partitions=config.integer("offsets.topic.num.partitions"),
         group_consumer_max_size=config.integer("group.consumer.max.size"),
+        group_consumer_assignors=_assignors(config),
+        group_consumer_migration_policy=str(config.values["group.consumer.migration.policy"]).lower(),
     )
+
+
+def _assignors(config: LiveConfig) -> tuple[str, ...]:
+    """Those that are here, in the order in which they were named; classes of Java are not."""
+    names = config.values["group.consumer.assignors"]
+    found = tuple(name for name in names if name in ASSIGNORS) if isinstance(names, (list, tuple)) else ()
+    return found or tuple(ASSIGNORS)

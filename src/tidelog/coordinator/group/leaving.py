@@ -27,7 +27,7 @@ class Leaving:
     def leave(
         self, group: ClassicGroup, identities: list[Identity], now: Moment
     ) -> Decision[GroupRecord, LeaveGroupResponse]:
-        results = [_result(identity, self._remove(group, identity)) for identity in identities]
+        results = [result_of(identity, self._remove(group, identity)) for identity in identities]
         outcome = NOTHING
         if any(result.error_code == ErrorCode.NONE for result in results):
             outcome = self._after(group, now)
@@ -68,10 +68,10 @@ def for_version(response: LeaveGroupResponse, version: int) -> LeaveGroupRespons
 
 
 def unknown_members(identities: list[Identity]) -> LeaveGroupResponse:
-    return LeaveGroupResponse(members=[_result(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in identities])
+    return LeaveGroupResponse(members=[result_of(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in identities])
 
 
-def _result(identity: Identity, error: ErrorCode) -> LeaveGroupResponse.MemberResponse:
+def result_of(identity: Identity, error: ErrorCode) -> LeaveGroupResponse.MemberResponse:
     return LeaveGroupResponse.MemberResponse(
         member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
     )

@@ -8,7 +8,7 @@ store, and is forgotten by a restart. A name belongs to a classic or to a consum
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -18,6 +18,7 @@ from tidelog.coordinator.group import deletion
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.consumer import migration
 from tidelog.coordinator.group.consumer.commits import check_fetch
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.groups import ConsumerGroups
@@ -86,7 +87,7 @@ class GroupMachine:
         self._outbox = outbox
         self._topics = topics
         self._timers: Timers[TimerKey] = Timers()
-        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random)
+        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random, outbox, self._downgrade)
         self._rebalance = Rebalance(config, self._timers, outbox)
         self._joining = Joining(config, self._rebalance, outbox, random)
         self._syncing = Syncing(self._rebalance, outbox)
@@ -242,9 +243,7 @@ class GroupMachine:
         if consumer_group is None:
             return self._join(join, now)
         if consumer_group.members:
-            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            self._outbox.send(join.waiting, JoinGroupResponse(member_id=join.member_id, error_code=code))
-            return NOTHING
+            return self.consumers.classic_members.join(consumer_group, join, now)
         removal = consumer_group.removal()
         outcome = self._join(join, now)
         return Decision((*removal, *outcome.records), None, outcome.settled) if outcome.records else outcome
@@ -292,12 +291,18 @@ class GroupMachine:
         group = self.groups.get(request.group_id)
         if group is not None:
             return self._syncing.sync(group, request, waiting, now)
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            return self.consumers.classic_members.sync(consumer_group, request, waiting, now)
         self._outbox.send(waiting, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         return NOTHING
 
     def heartbeat(self, request: HeartbeatRequest, now: Moment) -> ErrorCode:
         group = self.groups.get(request.group_id)
         if group is None:
+            consumer_group = self.consumers.get(request.group_id)
+            if consumer_group is not None:
+                return self.consumers.classic_members.heartbeat(consumer_group, request, now)
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
@@ -313,6 +318,9 @@ class GroupMachine:
     ) -> Decision[GroupRecord, LeaveGroupResponse]:
         group = self.groups.get(group_id)
         if group is None:
+            consumer_group = self.consumers.get(group_id)
+            if consumer_group is not None:
+                return self.consumers.classic_members.leave(consumer_group, identities, now)
             return Decision((), unknown_members(identities))
         return self._leaving.leave(group, identities, now)
 
@@ -321,13 +329,53 @@ class GroupMachine:
     ) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
         group_id = request.group_id
         classic = self.groups.get(group_id)
-        if self.foreign.is_refused(group_id) or (classic is not None and not classic.is_unused):
+        if self.foreign.is_refused(group_id):
             return Decision((), not_a_consumer_group(group_id).response())
+        if classic is not None and not classic.is_unused:
+            return self._upgrade(classic, request, client, now)
         answer = self.consumers.heartbeat(request, client, now)
         if answer.records and group_id in self.persisted:
             # An empty classic group makes way.
             return replace(answer, records=(GroupRemoved(group_id), *answer.records))
         return answer
+
+    # migration
+
+    def _upgrade(
+        self, classic: ClassicGroup, request: ConsumerGroupHeartbeatRequest, client: Client, now: Moment
+    ) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
+        """A consumer of the new protocol joins a classic group with members: the group changes, the members stay."""
+        if request.member_epoch != 0:
+            return Decision((), not_a_consumer_group(classic.group_id).response())
+        reason = migration.why_not_upgrade(classic, self._config)
+        records = reason or migration.upgrade(classic, self._topics, now)
+        if isinstance(records, str):
+            return Decision((), not_a_consumer_group(classic.group_id, records).response())
+        _log.info("group %s becomes a consumer group", classic.group_id)
+
+        def upgraded(now: Moment) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
+            # Whoever waited for the others of a generation joins again, and is served there.
+            self._dissolve(classic, ErrorCode.REBALANCE_IN_PROGRESS, now)
+            self.consumers.upgraded(classic.group_id, now)
+            return self.consumers.heartbeat(request, client, now)
+
+        removal = [GroupRemoved(classic.group_id)]
+        return Decision((*removal, *records), ConsumerGroupHeartbeatResponse(), then=upgraded)
+
+    def _downgrade(self, group: ConsumerGroup, now: Moment) -> tuple[Sequence[GroupRecord], Callable[[Moment], None]]:
+        """The last consumer of the new protocol has gone: the others make a generation of their own."""
+        _log.info("group %s becomes a classic group", group.group_id)
+        classic = migration.downgrade(group, self._topics, now)
+        assignments = {member.member_id: member.assignment for member in classic.members.values()}
+
+        def downgraded(now: Moment) -> None:
+            self.groups[classic.group_id] = classic
+            for member in classic.members.values():
+                self._rebalance.touch(classic, member, now)
+            outcome = self._rebalance.prepare(classic, now)
+            assert not outcome.records, "a group with members waits for them to join again"
+
+        return (*group.removal(), GroupWritten(group.group_id, classic.to_record(assignments))), downgraded
 
     # offsets and deletion
 

@@ -25,6 +25,10 @@ class TimerKind(IntEnum):
     """The next target assignment of a consumer group may be computed."""
     REGEX = 8
     """A regular expression is to be held against the topics; its text stands in the place of the member."""
+    CLASSIC_JOIN = 9
+    """A classic member of a consumer group was told to join again and has not."""
+    CLASSIC_SYNC = 10
+    """A classic member of a consumer group has joined and not asked for its assignment."""
 
 
 class TimerKey(NamedTuple):

@@ -15,6 +15,7 @@ _NAMES = """
     producer.id.expiration.check.interval.ms group.initial.rebalance.delay.ms group.min.session.timeout.ms
     group.max.session.timeout.ms group.consumer.session.timeout.ms group.consumer.heartbeat.interval.ms
     group.consumer.assignment.interval.ms group.consumer.max.size group.max.size
+    group.consumer.assignors group.consumer.migration.policy
     group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms
     group.consumer.min.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
     group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms

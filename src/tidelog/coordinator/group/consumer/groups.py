@@ -6,9 +6,10 @@ from random import Random
 
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.config import GroupConfig
+from tidelog.coordinator.group.consumer.classic_members import ClassicMembers
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.heartbeats import Answer, Heartbeats
-from tidelog.coordinator.group.consumer.leaving import NOTHING, ConsumerLeaving
+from tidelog.coordinator.group.consumer.leaving import NOTHING, ConsumerLeaving, Downgrade
 from tidelog.coordinator.group.consumer.records import ConsumerRecord
 from tidelog.coordinator.group.consumer.regexes import Regexes
 from tidelog.coordinator.group.consumer.requests import is_leaving, not_a_consumer_group
@@ -19,6 +20,7 @@ from tidelog.coordinator.group.joining import Client
 from tidelog.coordinator.group.timing import TimerKey, TimerKind
 from tidelog.coordinator.group.topics import Topics
 from tidelog.coordinator.moment import Moment
+from tidelog.coordinator.outbox import Outbox
 from tidelog.coordinator.timers import Timers
 from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -31,12 +33,15 @@ class ConsumerGroups:
         topics: Topics,
         timers: Timers[TimerKey],
         random: Random,
+        outbox: Outbox,
+        downgrade: Downgrade,
     ) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
         self._upkeep = Upkeep(config, configs, topics, timers)
         steps = Steps(self._upkeep)
         self._heartbeats = Heartbeats(self._upkeep, steps, random)
-        self._leaving = ConsumerLeaving(self._upkeep)
+        self._leaving = ConsumerLeaving(self._upkeep, downgrade)
+        self.classic_members = ClassicMembers(self._upkeep, steps, self._leaving, outbox, random)
         self._regexes = Regexes(self._upkeep)
 
     def get(self, group_id: str) -> ConsumerGroup | None:
@@ -62,6 +67,10 @@ class ConsumerGroups:
     def loaded(self, now: Moment) -> None:
         for group in self.all():
             self._upkeep.loaded(group, now)
+
+    def upgraded(self, group_id: str, now: Moment) -> None:
+        """A classic group has become this one."""
+        self._upkeep.loaded(self._groups[group_id], now)
 
     def topics_changed(self, names: set[str], now: Moment, *, came_or_went: bool) -> None:
         """Topics with these names are new, gone, or have other partitions now."""
@@ -99,6 +108,8 @@ class ConsumerGroups:
                 return self._leaving.expire_session(group, key.member_id, now)
             case TimerKind.REVOCATION:
                 return self._leaving.expire_revocation(group, key.member_id, now)
+            case TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
+                return self._leaving.expire_classic(group, key.member_id, now)
             case TimerKind.TARGET:
                 return self._upkeep.expire_target(group, now)
             case TimerKind.REGEX:

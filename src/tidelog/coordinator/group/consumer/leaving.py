@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
+from tidelog.coordinator.group.consumer.migration import must_downgrade
 from tidelog.coordinator.group.consumer.model import LEAVE_STATIC_EPOCH, MemberState
 from tidelog.coordinator.group.consumer.records import ConsumerRecord, MemberCurrent
 from tidelog.coordinator.group.consumer.requests import Refusal, unknown_member
@@ -20,14 +21,18 @@ from tidelog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
+T = TypeVar("T")
+Downgrade: TypeAlias = Callable[[ConsumerGroup, Moment], tuple[Sequence[GroupRecord], Callable[[Moment], None]]]
+"""Makes a classic group of one that has only classic members left: the records, and what follows their replay."""
 _Answer: TypeAlias = Decision[GroupRecord, ConsumerGroupHeartbeatResponse]
 NOTHING: Outcome = Decision((), None)
 _log = logging.getLogger("tidelog.groups")
 
 
 class ConsumerLeaving:
-    def __init__(self, upkeep: Upkeep) -> None:
+    def __init__(self, upkeep: Upkeep, downgrade: Downgrade) -> None:
         self._upkeep = upkeep
+        self._downgrade = downgrade
 
     def leave(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now: Moment) -> _Answer:
         member_id, instance_id = request.member_id, request.instance_id
@@ -38,8 +43,7 @@ class ConsumerLeaving:
         if request.member_epoch == LEAVE_STATIC_EPOCH:
             return Decision([self._gone_for_a_while(group, member_id)], answer)
         _log.info("group %s: member %s leaves", group.group_id, member_id)
-        records = self.removal(group, [member_id], now)
-        return Decision(records, answer, then=lambda now: self._left(group, answer, now))
+        return self.remove(group, [member_id], now, answer)
 
     def _check(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> Refusal | None:
         if instance_id is not None:
@@ -57,20 +61,27 @@ class ConsumerLeaving:
         current = group.current(member_id)._replace(epoch=LEAVE_STATIC_EPOCH, revoking={})
         return MemberCurrent(group.group_id, member_id, current)
 
-    def _left(self, group: ConsumerGroup, answer: ConsumerGroupHeartbeatResponse, now: Moment) -> _Answer:
-        self.removed(group, now)
-        return Decision((), answer)
-
-    def removal(self, group: ConsumerGroup, member_ids: Sequence[str], now: Moment) -> list[ConsumerRecord]:
-        """Records that take members out, and all that they own from them."""
+    def remove(
+        self, group: ConsumerGroup, member_ids: Sequence[str], now: Moment, answer: T
+    ) -> Decision[GroupRecord, T]:
+        """Take members out, and all that they own from them."""
         records = [record for member_id in member_ids for record in group.removal_of(member_id)]
         records += self._upkeep.unused_regexes(group, without=member_ids)
         records += self._upkeep.next_epoch(group, now, without=member_ids)
-        return records
+        return Decision(records, answer, then=lambda now: self._removed(group, now, answer))
 
-    def removed(self, group: ConsumerGroup, now: Moment) -> None:
+    def _removed(self, group: ConsumerGroup, now: Moment, answer: T) -> Decision[GroupRecord, T]:
+        if must_downgrade(group, self._upkeep.config):
+            records, downgraded = self._downgrade(group, now)
+
+            def then(now: Moment) -> Decision[GroupRecord, T]:
+                downgraded(now)
+                return Decision((), answer)
+
+            return Decision(records, answer, then=then)
         if group.members:
             self._upkeep.want_target(group, now)
+        return Decision((), answer)
 
     # too late
 
@@ -78,6 +89,13 @@ class ConsumerLeaving:
         if member_id not in group.members:
             return NOTHING
         _log.info("group %s: member %s was not heard of in time", group.group_id, member_id)
+        return self._fence(group, member_id, now)
+
+    def expire_classic(self, group: ConsumerGroup, member_id: str, now: Moment) -> Outcome:
+        profile = group.members.get(member_id)
+        if profile is None or profile.classic is None:
+            return NOTHING
+        _log.info("group %s: member %s has not joined or synced in time", group.group_id, member_id)
         return self._fence(group, member_id, now)
 
     def expire_revocation(self, group: ConsumerGroup, member_id: str, now: Moment) -> Outcome:
@@ -90,8 +108,4 @@ class ConsumerLeaving:
         # Should the log refuse, it is as if the member had been heard of once more.
         self._upkeep.touch(group, member_id, now)
         self._upkeep.watch_revocation(group, member_id, now)
-        return Decision(self.removal(group, [member_id], now), None, then=lambda now: self._fenced(group, now))
-
-    def _fenced(self, group: ConsumerGroup, now: Moment) -> Outcome:
-        self.removed(group, now)
-        return NOTHING
+        return self.remove(group, [member_id], now, None)

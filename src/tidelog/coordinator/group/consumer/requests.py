@@ -91,5 +91,5 @@ def unknown_member(member_id: str, group_id: str) -> Refusal:
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no member {member_id}")
 
 
-def not_a_consumer_group(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
+def not_a_consumer_group(group_id: str, reason: str = "") -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group{': ' if reason else ''}{reason}")

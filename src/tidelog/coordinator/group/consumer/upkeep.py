@@ -57,6 +57,20 @@ class Upkeep:
         else:
             self._timers.schedule(key, now.ms + profile.rebalance_timeout_ms)
 
+    def await_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        """A classic member was told to join again: it has its rebalance time-out for that."""
+        key = TimerKey(TimerKind.CLASSIC_JOIN, group.group_id, member_id)
+        if key not in self._timers:
+            self._timers.schedule(key, now.ms + group.members[member_id].rebalance_timeout_ms)
+
+    def await_sync(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+        self._timers.cancel(TimerKey(TimerKind.CLASSIC_JOIN, group.group_id, member_id))
+        key = TimerKey(TimerKind.CLASSIC_SYNC, group.group_id, member_id)
+        self._timers.schedule(key, now.ms + group.members[member_id].rebalance_timeout_ms)
+
+    def has_synced(self, group: ConsumerGroup, member_id: str) -> None:
+        self._timers.cancel(TimerKey(TimerKind.CLASSIC_SYNC, group.group_id, member_id))
+
     def resolve_soon(self, group: ConsumerGroup, regex: str, due_ms: int) -> None:
         key = TimerKey(TimerKind.REGEX, group.group_id, regex)
         if key not in self._timers:
