@@ -52,6 +52,8 @@ class Own(Struct, array_like=True, tag="own", gc=False):
 
     group: str
     keys: tuple[str, ...]
+    instance: str = ""
+    """Of a static member: whoever joins under its name takes over at once, the other one need not have heard of it."""
 
 
 class Disown(Struct, array_like=True, tag="disown", gc=False):

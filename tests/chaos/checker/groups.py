@@ -35,7 +35,7 @@ class _Owners:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._owners: dict[Place, dict[str, Op]] = {}
+        self._owners: dict[Place, dict[str, tuple[Op, str]]] = {}
         self._newest: dict[Place, tuple[str, int]] = {}
 
     def follow(self, ops: list[Op]) -> None:
@@ -52,11 +52,13 @@ class _Owners:
     def _own(self, op: Op, own: Own) -> None:
         for key in own.keys:
             owners = self._owners.setdefault((own.group, key), {})
-            for process, earlier in owners.items():
-                if process != op.process:
+            for process, (earlier, instance) in list(owners.items()):
+                if instance and instance == own.instance:
+                    del owners[process]
+                elif process != op.process:
                     text = f"{key} of group {own.group} was given to {op.process} while {process} had it"
                     self._report.error("double-owner", text, earlier, op)
-            owners[op.process] = op
+            owners[op.process] = (op, own.instance)
             self._newest[own.group, key] = (op.process, op.end if op.end is not None else op.start)
 
     def _disown(self, op: Op, disown: Disown) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from tests.chaos.history import Commit, Op, Poll, Send
+from tests.chaos.history import Commit, Disown, Op, Poll, Send
 from tests.chaos.workers.base import error_of
 from tests.chaos.workers.grouped import Grouped
 from tests.chaos.workers.transactional import CALL_S, Lost, Transactional
@@ -26,6 +26,7 @@ class Copier(Grouped, Transactional):
                     self._copy(messages)
             self.consumer.close()
         except Lost as lost:
+            self.recorder.note(Disown(self.task.group, ()))
             self.recorder.end(self.recorder.begin(), "ok", f"lost: {lost}")
         os._exit(0)
 

@@ -45,7 +45,7 @@ class Grouped(Worker):
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         if places:
-            self.recorder.note(Own(self.task.group, self._keys(places)))
+            self.recorder.note(Own(self.task.group, self._keys(places), self.task.instance))
 
     def _revoked(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         if places:

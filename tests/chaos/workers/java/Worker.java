@@ -58,6 +58,9 @@ abstract class Worker {
         try {
             worker.run();
         } catch (Lost lost) {
+            if (!worker.text("group").isEmpty()) {
+                worker.ledger.note("disown", worker.text("group"), List.of());
+            }
             worker.ledger.say("lost: " + lost.getMessage());
         }
         Runtime.getRuntime().halt(0);
@@ -152,7 +155,7 @@ abstract class Worker {
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> places) {
                 if (!places.isEmpty()) {
-                    ledger.note("own", text("group"), keys(places));
+                    ledger.note("own", text("group"), keys(places), text("instance"));
                 }
             }
 
