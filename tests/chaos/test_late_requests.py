@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module", params=["tidelog", pytest.param("apache", marks=pytest.mark.java)])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    if request.param == "tidelog" and find_spec("tidelog.broker.apis.end_txn") is None:
+    if request.param == "tidelog" and find_spec("tidelog.broker.apis.txn_offset_commit") is None:
         pytest.skip("Tidelog has no transactions yet")
     if request.param == "apache" and (missing := apache.why_not()):
         pytest.skip(f"no Apache Kafka to compare with: {missing}")

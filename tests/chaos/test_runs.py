@@ -21,7 +21,7 @@ SECONDS = 8.0
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("workload", ["w2", "w3", "w4", "w6"])
 def test_a_short_run(workload: str) -> None:
-    if workload in ("w3", "w4") and find_spec("tidelog.broker.apis.end_txn") is None:
+    if workload in ("w3", "w4") and find_spec("tidelog.broker.apis.txn_offset_commit") is None:
         pytest.skip("Tidelog has no transactions yet")
     seed = int(os.environ.get("TIDELOG_CHAOS_SEED", random.randrange(10**6)))
     print(f"again: TIDELOG_CHAOS_SEED={seed}")
@@ -39,7 +39,7 @@ def test_a_short_run(workload: str) -> None:
 def test_a_short_run_with_transactions_of_both_versions(workload: str) -> None:
     if missing := apache.why_not():
         pytest.skip(f"no Java clients: {missing}")
-    if find_spec("tidelog.broker.apis.end_txn") is None:
+    if find_spec("tidelog.broker.apis.txn_offset_commit") is None:
         pytest.skip("Tidelog has no transactions yet")
     seed = int(os.environ.get("TIDELOG_CHAOS_SEED", random.randrange(10**6)))
     print(f"again: TIDELOG_CHAOS_SEED={seed}")
