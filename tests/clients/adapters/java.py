@@ -30,7 +30,7 @@ _ASSIGNORS: Mapping[str, str] = {
 }
 
 
-def _base64(data: bytes | None) -> str | None:
+def base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
@@ -76,6 +76,10 @@ class Java:
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._jvm = Jvm(bootstrap_servers)
+
+    @property
+    def jvm(self) -> Jvm:
+        return self._jvm
 
     def close(self) -> None:
         self._jvm.close()
@@ -162,9 +166,9 @@ class Java:
         }
         plain = [
             {
-                "value": _base64(record.value),
-                "key": _base64(record.key),
-                "headers": [[name, _base64(value)] for name, value in record.headers],
+                "value": base64(record.value),
+                "key": base64(record.key),
+                "headers": [[name, base64(value)] for name, value in record.headers],
                 "partition": record.partition,
                 "timestamp_ms": record.timestamp_ms,
             }
@@ -181,7 +185,8 @@ def _triples(offsets: Mapping[Partition, int]) -> list[tuple[str, int, int]]:
 
 
 class JavaConsumer:
-    def __init__(self, jvm: Jvm, options: ConsumerOptions) -> None:
+    def __init__(self, jvm: Jvm, options: ConsumerOptions, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are Java's own, beside or in place of what the options say."""
         config = {
             "auto.offset.reset": options.reset,
             "enable.auto.commit": "false",
@@ -195,11 +200,15 @@ class JavaConsumer:
             config["partition.assignment.strategy"] = _ASSIGNORS[options.assignor]
         if options.instance is not None:
             config["group.instance.id"] = options.instance
+        config.update(settings or {})
+        if config.get("group.protocol") == "consumer":
+            for name in ("heartbeat.interval.ms", "session.timeout.ms"):
+                del config[name]  # the broker decides; Java refuses them
         self._jvm = jvm
-        self._number = jvm.call("consumer", config=config)
+        self.number = jvm.call("consumer", config=config)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
-        return self._jvm.call(operation, consumer=self._number, **arguments)
+        return self._jvm.call(operation, consumer=self.number, **arguments)
 
     def assign(self, *partitions: Partition) -> None:
         self._call("assign", partitions=partitions)

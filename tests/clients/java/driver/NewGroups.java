@@ -48,9 +48,12 @@ class NewGroups {
         operations.put("stable_offsets", in -> {
             String id = Driver.text(in, "group");
             ListConsumerGroupOffsetsOptions options = new ListConsumerGroupOffsetsOptions();
-            options.requireStable(true).timeoutMs(in.get("timeout_ms").asInt());
+            options.requireStable(true);
             List<Object> offsets = new ArrayList<>();
-            admin.listConsumerGroupOffsets(Map.of(id, new ListConsumerGroupOffsetsSpec()), options)
+            // A partition that has only a pending offset is not among "all".
+            ListConsumerGroupOffsetsSpec named = new ListConsumerGroupOffsetsSpec();
+            named.topicPartitions(Driver.partitions(in.get("partitions")));
+            admin.listConsumerGroupOffsets(Map.of(id, named), options)
                 .partitionsToOffsetAndMetadata(id).get().forEach((partition, committed) ->
                     offsets.add(List.of(partition.topic(), partition.partition(), committed.offset())));
             return offsets;
