@@ -144,7 +144,9 @@ def patched(offset: int, layout: str, value: int, *, mend_crc: bool = True) -> b
         pytest.param(
             bytes(batch(producer_id=5, producer_epoch=0)), ErrorCode.INVALID_RECORD, id="idempotent, no sequence"
         ),
-        pytest.param(patched(21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE, id="transactional"),
+        pytest.param(
+            patched(21, ">h", 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id="transactional, without an id"
+        ),
         pytest.param(
             bytes(build_batch([RecordInput(None, b"x" * 1_100_000, 1)])), ErrorCode.MESSAGE_TOO_LARGE, id="too large"
         ),

@@ -19,6 +19,7 @@ from tidelog.broker.template import AmbiguousMark, cut
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Part
 from tidelog.log.errors import LogError
+from tidelog.protocol.batch import TRANSACTIONAL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request, encode_response
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -27,7 +28,7 @@ from tidelog.replication.validate import plain_header
 
 if TYPE_CHECKING:
     from tidelog.broker.deadlines import Deadline
-    from tidelog.log.partition_log import AppendResult
+    from tidelog.log.partition_log import AppendResult, PartitionLog
     from tidelog.replication.partition import Partition
 
 _Topic = ProduceResponse.TopicProduceResponse
@@ -48,7 +49,7 @@ def learn(request: ProduceRequest, ctx: RequestContext) -> ProduceAgain | None:
     topics = request.topic_data
     if ctx.version < _FLEXIBLE_FROM or len(topics) != 1 or len(topics[0].partition_data) != 1:
         return None
-    if request.transactional_id is not None or request.acks not in (-1, 0, 1):
+    if request.acks not in (-1, 0, 1):
         return None
     try:
         return ProduceAgain(request, ctx)
@@ -63,6 +64,7 @@ class ProduceAgain:
         "_around",
         "_client_id",
         "_counters",
+        "_flags",
         "_head",
         "_monotonic_s",
         "_pack",
@@ -84,6 +86,7 @@ class ProduceAgain:
         topic = request.topic_data[0]
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms
+        self._flags = 0 if request.transactional_id is None else TRANSACTIONAL
         self._topic = topic.name
         self._topic_id = topic.topic_id if ctx.version >= _BY_ID_FROM else None
         self.services = ctx.services
@@ -97,6 +100,7 @@ class ProduceAgain:
         self._counters = TopicCounters()
         self._partitions = ctx.services.partitions
         empty = ProduceRequest(
+            transactional_id=request.transactional_id,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             topic_data=[
@@ -147,8 +151,10 @@ class ProduceAgain:
         now_ms = self._wall_ms()
         log = partition.log
         records = frame[at : at + size]
-        header = plain_header(records, log.config, now_ms)
+        header = plain_header(records, log.config, now_ms, self._flags)
         if header is None or log.config.min_insync_replicas > 1:
+            return False
+        if self._flags and not self._goes_on(log, header):
             return False
         if partition is not self._partition:
             self._partition = partition
@@ -172,6 +178,12 @@ class ProduceAgain:
         if acks == 0:
             return None
         return self.encode(correlation_id, index, result.base_offset, log.log_start_offset)
+
+    def _goes_on(self, log: PartitionLog, header: BatchHeader) -> bool:
+        """Whether the transaction has begun in this partition, and nothing of its producer waits to be verified."""
+        return log.producers.is_in_transaction(
+            header.producer_id, header.producer_epoch
+        ) and not self.services.transactional_produces.is_waiting(header.producer_id)
 
     def encode(self, correlation_id: int, index: int, base_offset: int, log_start_offset: int) -> bytes:
         start, topic, code, time, rest = self._pieces

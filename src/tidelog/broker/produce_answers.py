@@ -48,8 +48,9 @@ class Committing:
         self._parked: Parked | None = None
         self._deadline: Deadline | None = None
 
-    def park(self, timeout_ms: int) -> Parked:
-        parked = self._parked = self._ctx.park()
+    def park(self, timeout_ms: int, parked: Parked | None = None) -> Parked:
+        """In the place that was taken for it, or the next one."""
+        parked = self._parked = parked or self._ctx.park()
         parked.when_dropped(self._end)
         self._deadline = self._ctx.services.deadlines.after(max(timeout_ms, 0) / 1000, self._timed_out)
         for partition, end_offset, answer in self._uncommitted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from tidelog.broker.ledger import Ledger
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.transactional_produce import TransactionalProduces
 from tidelog.controller.controller import Controller
 from tidelog.kernel.ports import Clock
 from tidelog.metadata.image import MetadataImage
@@ -58,6 +59,7 @@ class Services:
     apis: list[Api]
     transactions: TransactionVerifier | None = None
     """Asked before transactional data is appended. None where transactions are not served."""
+    transactional_produces: TransactionalProduces = field(default_factory=TransactionalProduces)
 
     @property
     def image(self) -> MetadataImage:

@@ -20,6 +20,7 @@ from tidelog.protocol.batch import (
     LOG_OVERHEAD,
     MAGIC,
     NO_PRODUCER_ID,
+    TRANSACTIONAL,
     BatchHeader,
     crc_is_valid,
     read_header,
@@ -32,6 +33,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.record_walk import have_keys, recompressed
 
 _LARGEST_CODEC: Final = 4
+_ATTRIBUTES_LOW: Final = ATTRIBUTES_OFFSET + 1
 _DECOMPRESSED_FACTOR: Final = 16
 _RECORDS_READ_MAX: Final = 250_000
 _unpack_header: Final = HEADER.unpack_from
@@ -41,7 +43,7 @@ _new_tuple: Final = tuple.__new__
 def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[bytearray | memoryview, BatchHeader]:
     """The one batch of a Produce for one partition, checked; patched or rebuilt where the topic's configuration asks.
     LogError carries Kafka's code and a sentence."""
-    plain = plain_header(records, config, now_ms)
+    plain = plain_header(records, config, now_ms, _transactional(records))
     if plain is not None:
         return records, plain
     header = _check_header(records, config)
@@ -65,8 +67,13 @@ def prepare_batch(records: memoryview, config: LogConfig, now_ms: int) -> tuple[
     return batch, header
 
 
-def plain_header(records: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
-    """The header of a batch that prepare_batch would give back untouched; None when there is more to look at."""
+def _transactional(records: memoryview) -> int:
+    return records[_ATTRIBUTES_LOW] & TRANSACTIONAL if len(records) > _ATTRIBUTES_LOW else 0
+
+
+def plain_header(records: memoryview, config: LogConfig, now_ms: int, flags: int = 0) -> BatchHeader | None:
+    """The header of a batch that prepare_batch would give back untouched; None when there is more to look at. `flags`:
+    what its attributes must say beside the compression."""
     size = len(records)
     if size < HEADER_SIZE or not config.keeps_batches:
         return None
@@ -76,7 +83,7 @@ def plain_header(records: memoryview, config: LogConfig, now_ms: int) -> BatchHe
         length != size - LOG_OVERHEAD
         or magic != MAGIC
         or size > config.batch_bytes_max
-        or not 0 <= attributes <= _LARGEST_CODEC
+        or not 0 <= attributes ^ flags <= _LARGEST_CODEC
         or last_delta != count - 1
         or count <= 0
         or timestamp - now_ms > config.message_timestamp_after_max_ms

@@ -7,12 +7,14 @@ The records are a view of the read buffer: each batch is checked, patched in pla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.api import Api
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.produce_again import learn
 from tidelog.broker.produce_answers import Committing, refuse, refused
+from tidelog.broker.transactional_produce import Refusals, is_transactional
 from tidelog.kernel.errors import DiskError
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import TRANSACTIONAL
@@ -25,9 +27,19 @@ if TYPE_CHECKING:
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
+_NOTHING_REFUSED: Final[Refusals] = {}
 
 
 def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Parked | None:
+    if is_transactional(request):
+        run = partial(_append_all, request, ctx)
+        return ctx.services.transactional_produces.handle(request, ctx, run)
+    return _append_all(request, ctx, _NOTHING_REFUSED, None)
+
+
+def _append_all(
+    request: ProduceRequest, ctx: RequestContext, refusals: Refusals, parked: Parked | None
+) -> ProduceResponse | Parked | None:
     now_ms = ctx.services.clock.wall_ms()
     by_id = ctx.version >= 13
     response = ProduceResponse()
@@ -43,6 +55,9 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
                 partition = partitions.get(topic.name, data.index)
             if partition is None:
                 answer = refused(data.index, _missing(topic, data.index, by_id, ctx), None)
+            elif refusals and (error := refusals.get((partition.topic, data.index))) is not None:
+                ctx.services.metrics.topic(partition.topic).produces += 1
+                answer = refuse(error, partition, ctx)
             else:
                 answer = _append(partition, data.records, request, ctx, now_ms, uncommitted)
             failed = failed or answer.error_code != ErrorCode.NONE
@@ -54,7 +69,10 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Pa
             ctx.connection.close()
         return None
     if uncommitted:
-        return Committing(response, uncommitted, ctx).park(request.timeout_ms)
+        return Committing(response, uncommitted, ctx).park(request.timeout_ms, parked)
+    if parked is not None:
+        parked.answer(response)
+        return parked
     return response
 
 
@@ -80,8 +98,8 @@ def _append(
         if not isinstance(records, memoryview):
             raise LogError(ErrorCode.INVALID_RECORD, "the request holds no records for this partition")
         batch, header = prepare_batch(records, partition.log.config, now_ms)
-        if header.attributes & TRANSACTIONAL:
-            raise LogError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+        if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+            raise LogError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
         result = partition.append(batch, header, now_ms)
     except (LogError, DiskError) as error:
         return refuse(error, partition, ctx)
