@@ -25,6 +25,7 @@ from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
 from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest
 from tidelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from tidelog.protocol.messages.end_txn import EndTxnRequest
@@ -46,6 +47,8 @@ from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest
 from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.protocol.messages.produce import ProduceRequest
 from tidelog.protocol.messages.sync_group import SyncGroupRequest
+from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from tidelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 
@@ -198,6 +201,23 @@ def offset_delete(topic: str, topic_id: bytes, v: int) -> Struct:
     return OffsetDeleteRequest(group_id="nobody", topics=[])
 
 
+def write_txn_markers(topic: str, topic_id: bytes, v: int) -> Struct:
+    named = WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(producer_id=900, producer_epoch=v, topics=[named])
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def txn_offset_commit(topic: str, topic_id: bytes, v: int) -> Struct:
+    """Of a transactional id that nobody has heard of."""
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    named = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])
+    return TxnOffsetCommitRequest(transactional_id="nobody", group_id="g", producer_id=1, topics=[named])
+
+
+def describe_producers(topic: str, topic_id: bytes, v: int) -> Struct:
+    return DescribeProducersRequest(topics=[DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])])
+
+
 def api_versions(topic: str, topic_id: bytes, v: int) -> Struct:
     return ApiVersionsRequest(client_software_name="a", client_software_version="1") if v >= 3 else ApiVersionsRequest()
 
@@ -237,6 +257,9 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
     "DescribeCluster": lambda t, i, v: DescribeClusterRequest(),
     "ListConfigResources": lambda t, i, v: ListConfigResourcesRequest(),
     "DescribeTopicPartitions": describe_topic_partitions,
+    "WriteTxnMarkers": write_txn_markers,
+    "TxnOffsetCommit": txn_offset_commit,
+    "DescribeProducers": describe_producers,
 }
 
 # What the plain requests above are expected to be refused with, wherever a code stands in the answer.
@@ -254,6 +277,7 @@ EXPECTED: dict[str, set[ErrorCode]] = {
     "DeleteTopics": {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
     "CreatePartitions": {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
     "DescribeConfigs": {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+    "TxnOffsetCommit": {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
 }
 CASES = [(api.name, version) for api in registered_apis() for version in api.versions]
 

@@ -19,13 +19,18 @@ def aborted_in(
     partition: Partition, records: Buffer, offset: int, read: Read
 ) -> list[FetchResponse.AbortedTransaction]:
     """Those that reach into the records, read from this offset on."""
-    transactions = partition.log.transactions
-    if transactions is None or transactions.last_aborted < offset or not records:
+    if not records or is_clear(partition, offset):
         return []
     return [
         FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
         for producer_id, first_offset in partition.log.aborted_between(offset, end_offset_of(records, offset), read)
     ]
+
+
+def is_clear(partition: Partition, offset: int) -> bool:
+    """Whether nothing was aborted from this offset on: then nobody has to look at what is read."""
+    transactions = partition.log.transactions
+    return transactions is None or transactions.last_aborted < offset
 
 
 def holds(partition: Partition) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from tidelog.broker.committed_reads import ENOUGH_BYTES, aborted_in, holds
+from tidelog.broker.committed_reads import ENOUGH_BYTES, aborted_in, holds, is_clear
 from tidelog.broker.connection import Answer, Connection, Slot
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.fetch_sessions import FetchedPartition, Fetching, FetchSession
@@ -288,13 +288,9 @@ class FetchAgain:
                 min_one_batch=True,
                 committed=committed,
                 read=at_once,
-                lend=not (committed and partition.log.transactions is not None),
+                lend=not committed or is_clear(partition, offset),
             )
-            if (
-                committed
-                and partition.log.transactions is not None
-                and aborted_in(partition, found.data, offset, at_once)
-            ):
+            if committed and aborted_in(partition, found.data, offset, at_once):
                 return None
         except (LogError, DiskError, WouldBlock):
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from tidelog.coordinator.decision import StateMachine
@@ -34,6 +34,8 @@ class _Place(Generic[M]):
     shard: Shard[M]
     loading: Loading | None
     failed: bool = False
+    markers: list[tuple[int, bool]] = field(default_factory=list)
+    """Of transactions that ended while the partition was loaded: perhaps behind what was to be read."""
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -91,6 +93,16 @@ class CoordinatorRuntime(Generic[M]):
         if place is None or place.failed:
             return ErrorCode.NOT_COORDINATOR
         return place.shard if place.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker was appended to the partition's log."""
+        place = self._places.get(partition)
+        if place is None or place.failed:
+            return
+        if place.loading is None:
+            place.shard.end_transaction(producer_id, committed)
+        else:
+            place.markers.append((producer_id, committed))
 
     def shards(self) -> list[Shard[M]]:
         """Those that answer, in the order of their partitions."""
@@ -159,3 +171,5 @@ class CoordinatorRuntime(Generic[M]):
                     "partition %d: %d records that a newer release wrote were skipped", partition, loading.skipped_count
                 )
             place.shard.start(loading.end_offset)
+            for producer_id, committed in place.markers:
+                place.shard.end_transaction(producer_id, committed)

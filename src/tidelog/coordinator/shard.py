@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from tidelog.coordinator.decision import Decision, StateMachine
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.outbox import Outbox
-from tidelog.coordinator.shard_log import ShardLog, append_error_code
+from tidelog.coordinator.shard_log import Producer, ShardLog, append_error_code
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Clock
 from tidelog.log.errors import LogError
@@ -125,6 +125,26 @@ class Shard(Generic[M]):
         self._shared_bytes += size
         self._changed()
 
+    def write_transactional(
+        self,
+        producer: Producer,
+        decide: Callable[[M, Moment], Decision[Any, T]],
+        answer: Callable[[T], None],
+        refuse: Callable[[ErrorCode], T],
+    ) -> None:
+        """A write that takes effect with the marker that commits the producer's transaction, or never."""
+        self.flush()
+        now = Moment.of(self._clock)
+        decision = decide(self.machine, now)
+        settle = _answering(decision.response, answer, refuse, decision.settled, self._outbox)
+        encoded = [self.machine.encode(record) for record in decision.records]
+        code = self._write(decision.records, encoded, now, producer)
+        if code is ErrorCode.NONE:
+            self._when_committed(self._end, [settle], now)
+        else:
+            settle(code, now)
+        self._changed()
+
     def flush(self) -> None:
         if not self._shared:
             return
@@ -144,8 +164,8 @@ class Shard(Generic[M]):
         self._outbox.drain()
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A marker was written to this partition's log."""
-        self.flush()
+        """A marker was written to this partition's log. What is read from now on waits until it is committed."""
+        self._end = self._log.end_offset
         self.machine.end_transaction(producer_id, committed)
 
     def deadline_ms(self) -> int | None:
@@ -197,16 +217,18 @@ class Shard(Generic[M]):
         for settle in settles:
             settle(code, now)
 
-    def _write(self, records: Sequence[Any], encoded: Encoded, now: Moment) -> ErrorCode:
+    def _write(
+        self, records: Sequence[Any], encoded: Encoded, now: Moment, producer: Producer | None = None
+    ) -> ErrorCode:
         if not encoded:
             return ErrorCode.NONE
         try:
-            end = self._log.append(encoded, now.wall_ms)
+            end = self._log.append(encoded, now.wall_ms, producer)
         except (LogError, DiskError) as error:
             return append_error_code(error)
         self._end = end
         for offset, record in enumerate(records, end - len(records)):
-            self.machine.replay(record, offset, NO_PRODUCER_ID)
+            self.machine.replay(record, offset, NO_PRODUCER_ID if producer is None else producer.producer_id)
         return ErrorCode.NONE
 
     def _when_committed(self, end: int, settles: list[Settle], now: Moment) -> None:

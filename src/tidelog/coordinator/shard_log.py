@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer
@@ -11,10 +11,20 @@ from tidelog.log.errors import LogError
 from tidelog.protocol.errors import ErrorCode
 
 
+class Producer(NamedTuple):
+    """Whose transaction a batch belongs to."""
+
+    producer_id: int
+    epoch: int
+
+
 class ShardLog(Protocol):
-    def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
-        """Append one batch (producer id -1, epoch -1, base sequence 0, create time) and give the offset after its last
-        record. LogError or DiskError when nothing of it was written."""
+    @property
+    def end_offset(self) -> int: ...
+
+    def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int, producer: Producer | None = None) -> int:
+        """Append one batch (base sequence 0, create time; producer id and epoch -1, or those of the transaction that it
+        is part of) and give the offset after its last record. LogError or DiskError when nothing of it was written."""
         ...
 
     def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.coordinator import GroupCoordinator
 from tidelog.coordinator.moment import Moment
 from tidelog.kernel.ports import Clock
+from tidelog.log.transactions import Marker
 from tidelog.metadata.image import MetadataDelta, TopicImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
@@ -117,7 +119,11 @@ class Groups:
                 self.coordinator.runtime.unload(index, state.leader_epoch)
             else:
                 log = PartitionShardLog(partition, self._clock)
+                partition.when_marked = partial(self._end_transaction, index)
                 self.coordinator.runtime.load(index, state.leader_epoch, log)
+
+    def _end_transaction(self, index: int, marker: Marker) -> None:
+        self.coordinator.end_transaction(index, marker.producer_id, marker.committed)
 
     def _unload(self, topic: TopicImage) -> None:
         """A topic of that name may come back, and its epochs begin anew."""

@@ -11,6 +11,9 @@ from tidelog.kernel.ports import Buffer, Clock
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import (
     MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL,
     BatchHeader,
     RecordInput,
     build_batch,
@@ -34,14 +37,21 @@ class PartitionShardLog:
     def end_offset(self) -> int:
         return self._partition.log.log_end_offset
 
-    def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+    def append(
+        self, records: list[tuple[bytes, bytes | None]], wall_ms: int, producer: tuple[int, int] | None = None
+    ) -> int:
+        producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = build_batch(
-            [RecordInput(key, value, wall_ms) for key, value in records], base_sequence=self._base_sequence
+            [RecordInput(key, value, wall_ms) for key, value in records],
+            attributes=0 if producer is None else TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._base_sequence,
         )
         limit = self._partition.log.config.max_message_bytes
         if len(batch) > limit:
             raise LogError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes; max.message.bytes is {limit}")
-        self._partition.append(batch, read_header(batch), self._clock.wall_ms())
+        self._partition.append(batch, read_header(batch), self._clock.wall_ms(), from_coordinator=producer is not None)
         return self._partition.log.log_end_offset
 
     def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:

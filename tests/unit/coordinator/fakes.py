@@ -12,7 +12,7 @@ from tidelog.coordinator.group.machine import GroupMachine
 from tidelog.coordinator.outbox import Outbox
 from tidelog.coordinator.runtime import CoordinatorRuntime
 from tidelog.log.errors import LogError
-from tidelog.protocol.batch import RecordInput, build_batch, iter_records
+from tidelog.protocol.batch import TRANSACTIONAL, RecordInput, build_batch, iter_records
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -38,10 +38,24 @@ class FakeLog:
         self.failure: ErrorCode | None = None
         self._waiting: list[tuple[int, Callable[[ErrorCode], None]]] = []
 
-    def append(self, records: list[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+    @property
+    def end_offset(self) -> int:
+        return self.end
+
+    def append(
+        self, records: list[tuple[bytes, bytes | None]], wall_ms: int, producer: tuple[int, int] | None = None
+    ) -> int:
         if self.failure is not None:
             raise LogError(self.failure)
-        self.add(build_batch([RecordInput(key, value, wall_ms) for key, value in records], base_offset=self.end))
+        producer_id, epoch = producer or (-1, -1)
+        batch = build_batch(
+            [RecordInput(key, value, wall_ms) for key, value in records],
+            base_offset=self.end,
+            attributes=0 if producer is None else TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        self.add(batch)
         if not self.holds:
             self.high_watermark = self.end
         return self.end

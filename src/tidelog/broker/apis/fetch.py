@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from tidelog.broker.api import Api
 from tidelog.broker.cold_reads import REQUEST_BYTES_MAX
-from tidelog.broker.committed_reads import Held, aborted_in
+from tidelog.broker.committed_reads import Held, aborted_in, is_clear
 from tidelog.broker.context import Parked, RequestContext
 from tidelog.broker.deadlines import Deadline
 from tidelog.broker.fetch_again import ANSWER_BYTES_MAX, LEAST_ROOM, SHORT_ANSWER_BYTES, Longhand, learn
@@ -171,7 +171,7 @@ class _Fetch:
                 min_one_batch=nothing_yet,
                 committed=committed,
                 read=read,
-                lend=not committed or partition.log.transactions is None,
+                lend=not committed or is_clear(partition, wanted.fetch_offset),
             )
             # Of what is lent the codec asks for nothing but its length.
             data.records = found.data if found.lent is None else cast(memoryview, found.lent)

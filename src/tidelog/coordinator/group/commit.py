@@ -62,7 +62,7 @@ class Commit:
         records: list[GroupRecord] = []
         for topic, topic_id, asked, answered in self.accepted:
             metadata = asked.committed_metadata or ""
-            if _length(metadata) > metadata_bytes_max:
+            if metadata_length(metadata) > metadata_bytes_max:
                 answered.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             value = CommittedOffset(
@@ -122,6 +122,6 @@ def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, 
     return ErrorCode.NONE
 
 
-def _length(metadata: str) -> int:
+def metadata_length(metadata: str) -> int:
     """In UTF-16 units, as Kafka counts what it calls bytes."""
     return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2

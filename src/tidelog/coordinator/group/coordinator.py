@@ -22,12 +22,13 @@ from tidelog.coordinator.group.joining import Client, Join
 from tidelog.coordinator.group.leaving import for_version, identities_of
 from tidelog.coordinator.group.machine import DeletedGroup, GroupMachine
 from tidelog.coordinator.group.topics import Topics
+from tidelog.coordinator.group.txn_commit import TxnCommit
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.outbox import Waiting
 from tidelog.coordinator.partitioning import partition_for
 from tidelog.coordinator.runtime import CoordinatorRuntime
 from tidelog.coordinator.shard import Limits, Shard
-from tidelog.coordinator.shard_log import coordinator_error
+from tidelog.coordinator.shard_log import Producer, coordinator_error
 from tidelog.kernel.ports import Clock
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_group_describe import (
@@ -48,6 +49,7 @@ from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 __all__ = ["Client", "GroupCoordinator"]
 
@@ -180,6 +182,27 @@ class GroupCoordinator:
             answer(commit.refuse(shard))
             return
         shard.write_shared(lambda machine, now: machine.commit(commit, now), answer, commit.refuse)
+
+    def begin_transactional_commit(self, request: TxnOffsetCommitRequest, version: int) -> TxnCommit:
+        return TxnCommit(request, version, self._topics)
+
+    def commit_transactional_offsets(self, commit: TxnCommit, answer: Answer[TxnOffsetCommitResponse]) -> None:
+        """Once the transaction is verified for the partition of the group."""
+        request = commit.request
+        shard = self._find(request.group_id)
+        if isinstance(shard, ErrorCode):
+            answer(commit.refuse(shard))
+            return
+        shard.write_transactional(
+            Producer(request.producer_id, request.producer_epoch),
+            lambda machine, now: machine.commit_in_transaction(commit, now),
+            answer,
+            commit.refuse,
+        )
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker was appended to the partition of `__consumer_offsets`."""
+        self.runtime.end_transaction(partition, producer_id, committed)
 
     def fetch_offsets(self, request: OffsetFetchRequest, version: int, answer: Answer[OffsetFetchResponse]) -> None:
         asked = fetch.group_requests(request, version, self._topics)

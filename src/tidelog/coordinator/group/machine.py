@@ -44,6 +44,7 @@ from tidelog.coordinator.group.state import GroupState
 from tidelog.coordinator.group.syncing import Syncing
 from tidelog.coordinator.group.timing import TimerKey, TimerKind
 from tidelog.coordinator.group.topics import Topics
+from tidelog.coordinator.group.txn_commit import TxnCommit
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.outbox import Outbox, Waiting
 from tidelog.coordinator.shard_log import coordinator_error
@@ -63,6 +64,7 @@ from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest
 from tidelog.protocol.messages.records_group import GroupMetadataValue
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 _log = logging.getLogger("tidelog.coordinator")
 TOMBSTONES_PER_BATCH = 1_000
@@ -389,6 +391,10 @@ class GroupMachine:
             # A commit is a sign of life.
             self._rebalance.touch(group, member, now)
         return decision
+
+    def commit_in_transaction(self, commit: TxnCommit, now: Moment) -> Decision[GroupRecord, TxnOffsetCommitResponse]:
+        group = self.group(commit.request.group_id)
+        return commit.decide(group, self._config.offset_metadata_max_bytes, now)
 
     def check_fetch(self, request: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
         group = self.consumers.get(request.group_id)

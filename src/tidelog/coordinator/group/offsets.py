@@ -17,6 +17,8 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, _Stored]]] = {}
         self._pending: dict[int, dict[tuple[str, str, int], _Stored]] = {}
+        self._unstable: dict[str, dict[tuple[str, int], set[int]]] = {}
+        """The producers of `_pending` by group, topic and partition."""
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         stored = self._groups.get(group_id, {}).get(topic, {}).get(partition)
@@ -51,8 +53,8 @@ class Offsets:
                 del topics[topic]
             if not topics:
                 del self._groups[group_id]
-        for offsets in self._pending.values():
-            offsets.pop((group_id, topic, partition), None)
+        for producer_id in list(self._unstable.get(group_id, {}).get((topic, partition), ())):
+            self._remove_pending(producer_id, (group_id, topic, partition))
 
     # transactions
 
@@ -60,27 +62,41 @@ class Offsets:
         self, producer_id: int, group_id: str, topic: str, partition: int, value: CommittedOffset, record_offset: int
     ) -> None:
         self._pending.setdefault(producer_id, {})[group_id, topic, partition] = (value, record_offset)
+        self._unstable.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def _remove_pending(self, producer_id: int, key: tuple[str, str, int]) -> _Stored:
+        group_id, topic, partition = key
+        offsets = self._pending[producer_id]
+        stored = offsets.pop(key)
+        if not offsets:
+            del self._pending[producer_id]
+        partitions = self._unstable[group_id]
+        producers = partitions[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del partitions[topic, partition]
+        if not partitions:
+            del self._unstable[group_id]
+        return stored
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return any((group_id, topic, partition) in offsets for offsets in self._pending.values())
+        return (topic, partition) in self._unstable.get(group_id, ())
 
     def has_open_transaction(self, group_id: str) -> bool:
-        return any(key[0] == group_id for offsets in self._pending.values() for key in offsets)
+        return group_id in self._unstable
 
     def pending_of_group(self, group_id: str) -> list[tuple[str, int]]:
-        found = {key[1:] for offsets in self._pending.values() for key in offsets if key[0] == group_id}
-        return sorted(found)
+        return sorted(self._unstable.get(group_id, ()))
 
     def pending(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        for offsets in self._pending.values():
+        for offsets in list(self._pending.values()):
             for (group_id, topic, partition), (value, _) in list(offsets.items()):
                 yield group_id, topic, partition, value
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        offsets = self._pending.pop(producer_id, {})
-        if not committed:
-            return
-        for (group_id, topic, partition), (value, record_offset) in offsets.items():
+        for key in list(self._pending.get(producer_id, ())):
+            value, record_offset = self._remove_pending(producer_id, key)
+            group_id, topic, partition = key
             stored = self._groups.get(group_id, {}).get(topic, {}).get(partition)
-            if stored is None or stored[1] < record_offset:
+            if committed and (stored is None or stored[1] < record_offset):
                 self.put(group_id, topic, partition, value, record_offset)
