@@ -52,6 +52,5 @@ DEFAULTS: dict[str, str | None] = {
     "log.dir": "tidelog-data",
     "socket.listen.backlog.size": "1024",
     "socket.receive.buffer.bytes": "-1",
-    "socket.send.buffer.bytes": "-1",
 }
 """Broker configs whose default is not Kafka's."""
