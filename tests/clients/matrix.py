@@ -24,7 +24,7 @@ from tools import apache
 CLIENTS: Final[dict[str, type[Client]]] = {one.name: one for one in (ConfluentKafka, KafkaPython, Aiokafka, Java)}
 TOOLS: Final = "Java tools"
 COLUMNS: Final = (*CLIENTS, TOOLS)
-SECTIONS: Final = ("Topics", "Configs", "Produce", "Consume", "Groups", "Cluster")
+SECTIONS: Final = ("Topics", "Configs", "Produce", "Transactions", "Consume", "Groups", "Cluster")
 
 COMMANDS: Final = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

@@ -46,6 +46,8 @@ class ConsumerOptions:
     reset: str = "earliest"
     assignor: str | None = None
     instance: str | None = None
+    committed: bool = False
+    """Reads records of committed transactions only."""
 
 
 @dataclass(frozen=True, kw_only=True)

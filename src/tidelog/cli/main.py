@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "produce": "write records",
     "consume": "read records",
     "group": "list, describe, reset and delete consumer groups",
+    "txn": "list, describe and abort transactions",
     "dump": "show what is in the files of a data directory",
     "verify": "check the files of a stopped node's data directories",
 }

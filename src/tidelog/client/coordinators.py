@@ -1,4 +1,4 @@
-"""Which broker coordinates a group (FindCoordinator), remembered until it proves wrong."""
+"""Which broker coordinates a group or a transactional id (FindCoordinator), remembered until it proves wrong."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _FIRST_VERSION_WITH_MANY = 4
+GROUP = 0
+TRANSACTION = 1
+_NOUNS = {GROUP: "group", TRANSACTION: "transactional id"}
 
 
 class Coordinators:
-    """The places of groups, for fan_out and for a member of one group."""
+    """The places of groups, for fan_out and for a member of one group; or of transactional ids."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, key_type: int = GROUP) -> None:
         self._cluster = cluster
-        self._known = cluster.coordinators
+        self._key_type = key_type
+        self._known = cluster.coordinators if key_type == GROUP else {}
 
     async def locate(self, items: Sequence[str]) -> Mapping[str, int | ClientError]:
         unknown = [group for group in items if group not in self._known]
@@ -44,20 +48,22 @@ class Coordinators:
         connection = await self._cluster.connection(ANY_NODE)
         version = connection.version_of(FindCoordinatorRequest)
         if version >= _FIRST_VERSION_WITH_MANY:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(groups))
+            request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=list(groups))
             answer = await connection.call(request, FindCoordinatorResponse, version=version)
-            return {one.key: _place(one.key, one) for one in answer.coordinators}
+            return {one.key: self._place(one.key, one) for one in answer.coordinators}
         answers = await asyncio.gather(
-            *(connection.call(_single(group, version), FindCoordinatorResponse, version=version) for group in groups)
+            *(connection.call(self._single(key, version), FindCoordinatorResponse, version=version) for key in groups)
         )
-        return {group: _place(group, answer) for group, answer in zip(groups, answers, strict=True)}
+        return {group: self._place(group, answer) for group, answer in zip(groups, answers, strict=True)}
 
+    def _single(self, key: str, version: int) -> FindCoordinatorRequest:
+        if version < 1:
+            return FindCoordinatorRequest(key=key)
+        return FindCoordinatorRequest(key=key, key_type=self._key_type)
 
-def _single(group: str, version: int) -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key=group) if version < 1 else FindCoordinatorRequest(key=group, key_type=0)
-
-
-def _place(group: str, answer: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator) -> int | ClientError:
-    if answer.error_code != ErrorCode.NONE:
-        return BrokerError(answer.error_code, f"group {group}", answer.error_message or None)
-    return answer.node_id
+    def _place(
+        self, key: str, answer: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator
+    ) -> int | ClientError:
+        if answer.error_code != ErrorCode.NONE:
+            return BrokerError(answer.error_code, f"{_NOUNS[self._key_type]} {key}", answer.error_message or None)
+        return answer.node_id

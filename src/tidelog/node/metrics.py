@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.metrics import LoopLag
+from tidelog.coordinator.txn.state import TransactionState
 from tidelog.metadata.image import PartitionState
 from tidelog.node.listeners import address
 from tidelog.replication.partition import Partition
@@ -73,6 +74,7 @@ def _families(node: Node) -> Iterable[Family]:
     yield from _requests(node)
     yield from _limits(node)
     yield from _groups(node)
+    yield from _transactions(node)
 
 
 def _cluster(node: Node) -> Iterator[Family]:
@@ -224,6 +226,24 @@ def _limits(node: Node) -> Iterator[Family]:
         ("throttled", "Times that connections waited for the rate limit.", node.metrics.connections_throttled),
     ):
         yield Family(f"tidelog_connections_{name}_total", "counter", text, [Sample(value)])
+
+
+def _transactions(node: Node) -> Iterator[Family]:
+    states = node.transactions.states()
+    ids = [Sample(states[state], (("state", state.label),)) for state in TransactionState if state in states]
+    yield Family("tidelog_transactional_ids", "gauge", "Transactional ids by the state of their transaction.", ids)
+    counters = node.transactions.coordinator.counters
+    ended = [Sample(counters.committed, (("result", "commit"),)), Sample(counters.aborted, (("result", "abort"),))]
+    yield Family("tidelog_transactions_ended_total", "counter", "Transactions that clients have ended.", ended)
+    for name, text, value in (
+        ("timed_out", "Transactions that have run out of time.", counters.timed_out),
+        ("fenced", "Transactions that ended because another producer took their transactional id.", counters.fenced),
+        ("marker_retries", "Markers that had to be sent again.", counters.marker_retries),
+        ("stale_requests", "Requests of a connection that a younger one has replaced.", counters.stale_requests),
+        ("verifications", "Writes that were verified with the coordinator.", counters.verified),
+        ("ids_expired", "Transactional ids that were forgotten, unused.", counters.expired),
+    ):
+        yield Family(f"tidelog_transactions_{name}_total", "counter", text, [Sample(value)])
 
 
 def _groups(node: Node) -> Iterator[Family]:

@@ -232,6 +232,7 @@ class AiokafkaConsumer:
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             fetch_max_wait_ms=100,
+            isolation_level="read_committed" if options.committed else "read_uncommitted",
         )
         await consumer.start()
         return consumer

@@ -192,6 +192,7 @@ class ConfluentConsumer:
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "session.timeout.ms": SESSION_MS,
             "fetch.wait.max.ms": 100,
+            "isolation.level": "read_committed" if options.committed else "read_uncommitted",
         }
         if options.assignor is not None:
             config["partition.assignment.strategy"] = options.assignor

@@ -193,6 +193,7 @@ class JavaConsumer:
             "heartbeat.interval.ms": str(HEARTBEAT_MS),
             "session.timeout.ms": str(SESSION_MS),
             "fetch.max.wait.ms": "100",
+            "isolation.level": "read_committed" if options.committed else "read_uncommitted",
         }
         if options.group is not None:
             config["group.id"] = options.group

@@ -231,6 +231,7 @@ class KafkaPythonConsumer:
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             fetch_max_wait_ms=100,
+            isolation_level="read_committed" if options.committed else "read_uncommitted",
         )
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
