@@ -15,6 +15,8 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.testing import Broker
 from tools.apache import why_not
 
+LEFT_BY_TIDELOG = "left open by tidelog"
+LEFT_BY_APACHE = "left open by apache"
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 
@@ -33,6 +35,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Directory:
         assert [producer.send(bootstrap, number, start_ms) for number in range(3)] == [
             (ErrorCode.NONE, number) for number in range(3)
         ]
+        transact(bootstrap, "codec-snappy", "of tidelog", "cac")
+        transact(bootstrap, "codec-zstd", LEFT_BY_TIDELOG, "cao")
         left = observe(bootstrap, times=times(start_ms))
     return Directory(home, data, start_ms, producer, left)
 
@@ -45,6 +49,8 @@ def apache(directory: Directory) -> Stay:
         sent = work(bootstrap, "apache", directory, 3)
         transact(bootstrap, "codec-gzip", "ended", "cac")
         transact(bootstrap, "codec-lz4", OPEN_TRANSACTION, "cao")
+        transact(bootstrap, "codec-zstd", LEFT_BY_TIDELOG, "c")
+        transact(bootstrap, "codec-zstd", LEFT_BY_APACHE, "o")
         guard(bootstrap)
         return Stay(arrived, observe(bootstrap, times=directory.times), sent, wait_for_guards(bootstrap))
 
@@ -57,6 +63,7 @@ def back(directory: Directory, apache: Stay) -> Stay:
         bootstrap = broker.bootstrap_servers
         arrived = observe(bootstrap, times=directory.times)
         sent = work(bootstrap, "tidelog", directory, 4)
+        transact(bootstrap, "codec-zstd", LEFT_BY_APACHE, "ac")
         left = observe(bootstrap, times=directory.times)
     return Stay(arrived, left, sent, log=broker.log)
 
@@ -117,6 +124,20 @@ def test_the_transaction_that_was_left_open_is_ended_by_apache_in_the_end(apache
     """Its state was in `__transaction_state` all the time; the next of its name aborts it."""
     found = [record.value.decode() for record in apache_again.left.records["codec-lz4", 0][54:] if record.value]
     assert found == [f"{OPEN_TRANSACTION} 0 c {record}" for record in range(4)]
+
+
+def test_each_ends_what_the_other_has_left_open(directory: Directory, apache: Stay, back: Stay) -> None:
+    def read(observed: Observed, topic: str) -> list[str]:
+        return [record.value.decode() for record in observed.records[topic, 0][50:] if record.value]
+
+    def sent(name: str, number: int) -> list[str]:
+        return [f"{name} {number} c {record}" for record in range(4)]
+
+    assert read(apache.arrived, "codec-snappy") == [*sent("of tidelog", 0), *sent("of tidelog", 2)]
+    assert read(directory.left, "codec-zstd") == sent(LEFT_BY_TIDELOG, 0)
+    by_apache = sent(LEFT_BY_TIDELOG, 0) * 2
+    assert read(apache.left, "codec-zstd") == by_apache
+    assert read(back.left, "codec-zstd") == [*by_apache, *sent(LEFT_BY_APACHE, 1)]
 
 
 def test_tidelog_keeps_acls_quotas_and_credentials_for_apache(apache: Stay, apache_again: Stay) -> None:

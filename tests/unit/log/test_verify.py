@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.log.helpers import tree
-from tests.unit.log.stopped import BATCHES, change, cut, damages, flip, killed, notes, stopped, verify
+from tests.unit.log.helpers import append, batch_of, mark, tree
+from tests.unit.log.stopped import BATCHES, change, cut, damages, flip, killed, notes, stopped, verify, worked
+from tidelog.log.txn_index import ABORTED_ENTRY
 from tidelog.log.verify.report import Finding
-from tidelog.protocol.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, iter_headers
+from tidelog.protocol.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, TRANSACTIONAL, iter_headers
 from tidelog.sim.disk import SimDisk
 
 T = "data/t-0"
@@ -43,8 +44,6 @@ class TestWhole:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_power_cut_is_no_damage(self, seed: int) -> None:
-        from tests.unit.log.stopped import worked
-
         disk, directory = worked(synced=seed)
         assert directory is not None
         disk._random.seed(seed)
@@ -166,17 +165,54 @@ class TestBesideTheLog:
         change(disk, path, flip(byte))
         assert only(damages(disk)).file == path
 
-    def test_aborted_transactions(self) -> None:
-        from tidelog.log.verify.indexes import ABORTED_ENTRY
+    def aborted(self) -> tuple[SimDisk, str, tuple[int, int, int, int, int]]:
+        """A directory whose last segment ends with an aborted transaction, its index, and the entry in it."""
+        disk, directory = worked()
+        log = directory.partitions["t", 0]
+        log.roll(0)
+        first = append(log, batch_of(producer_id=9, attributes=TRANSACTIONAL), leader_epoch=2).base_offset
+        mark(log, 9, commit=False, leader_epoch=2)
+        mark(log, 8, commit=False, leader_epoch=2)  # without data: it needs no entry
+        path = f"{T}/{log.segments[-1].base_offset:020d}.txnindex"
+        directory.close(0, high_watermarks={("t", 0): log.log_end_offset, ("e", 0): 0}, broker_epoch=5)
+        return disk, path, (0, 9, first, first + 1, first + 2)
 
-        disk = stopped()
-        base = int(logs(disk)[1][-24:-4])
-        path = f"{T}/{base:020d}.txnindex"
-        disk.replace_file(path, ABORTED_ENTRY.pack(0, 7, base, base + 2, base + 1))
+    def test_aborted_transactions(self) -> None:
+        disk, path, entry = self.aborted()
+        assert disk.read_file(path) == ABORTED_ENTRY.pack(*entry)
         assert damages(disk) == []
-        for wrong in (b"x" * 33, ABORTED_ENTRY.pack(1, 7, base, base + 2, base), ABORTED_ENTRY.pack(0, 7, 9, 5, 5)):
-            disk.replace_file(path, wrong)
-            assert only(damages(disk)).file == path
+
+    @pytest.mark.parametrize(
+        ("field", "by", "said"),
+        [
+            (0, 1, "version 1"),
+            (1, 1, "no marker at"),
+            (2, 9, "not of this segment"),
+            (3, 1, "no marker at"),
+            (3, 9, "not of this segment"),
+            (4, 9, "not of this segment"),
+        ],
+    )
+    def test_a_wrong_entry_of_an_aborted_transaction(self, field: int, by: int, said: str) -> None:
+        disk, path, entry = self.aborted()
+        wrong = list(entry)
+        wrong[field] += by
+        disk.replace_file(path, ABORTED_ENTRY.pack(*wrong))
+        findings = damages(disk)
+        assert all(finding.file == path for finding in findings)
+        assert [finding.what for finding in findings if said in finding.what]
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [(b"", "lacks the transaction of producer 9"), (b"x" * 33, "no multiple of 34"), (None, "missing")],
+    )
+    def test_an_aborted_transaction_that_is_not_in_the_index(self, content: bytes | None, said: str) -> None:
+        disk, path, _ = self.aborted()
+        if content is None:
+            disk.remove(path)
+        else:
+            disk.replace_file(path, content)
+        assert any(said in finding.what and finding.file == path for finding in damages(disk))
 
     def test_leader_epochs(self) -> None:
         path = f"{T}/leader-epoch-checkpoint"

@@ -1,5 +1,5 @@
-"""The files beside a segment's .log, held against the batches while these are walked over: offset index, time index,
-index of aborted transactions. Read in blocks, never whole."""
+"""The indexes beside a segment's .log, held against the batches while these are walked over: of offsets and of times.
+Read in blocks, never whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from struct import Struct
 from typing import Final
 
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
-from tidelog.log.txn_index import ABORTED_ENTRY
 from tidelog.log.verify.report import ReadableFile
 from tidelog.protocol.batch import BatchHeader
 
@@ -170,20 +169,3 @@ class TimeIndexCheck:
             self._say(f"ends with {self._entries.zeros} zeros", self._entries.position)
         if newest > self._largest:
             self._say(f"lacks the newest timestamp {newest}", self._entries.position)
-
-
-def check_aborted(file: ReadableFile, base_offset: int, end_offset: int, say: Say) -> None:
-    """.txnindex: each entry an aborted transaction whose marker lies in this segment."""
-    size, step = file.size(), ABORTED_ENTRY.size
-    if size % step:
-        say(f"{size} bytes, no multiple of {step}", size - size % step)
-    before = -1
-    for position in range(0, size - size % step, step):
-        version, producer_id, first, last, stable = ABORTED_ENTRY.unpack(file.read(position, step))
-        if version != 0 or producer_id < 0:
-            say(f"an entry of version {version} for producer {producer_id}", position)
-        elif not (0 <= first <= last and base_offset <= last < end_offset and 0 <= stable <= last + 1):
-            say(f"a transaction from {first} to {last} (stable to {stable}) is not of this segment", position)
-        elif last <= before:
-            say(f"the transaction that ends at {last} is not behind the one before it", position)
-        before = max(before, last)

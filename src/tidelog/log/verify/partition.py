@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.errors import DiskError, ProtocolError
@@ -26,10 +27,11 @@ from tidelog.log.names import (
 )
 from tidelog.log.partition_metadata import decode_topic_id
 from tidelog.log.producer_snapshot import decode_snapshot
+from tidelog.log.verify.aborts import Aborts
 from tidelog.log.verify.batches import BatchWalk
-from tidelog.log.verify.indexes import OffsetIndexCheck, Say, TimeIndexCheck, check_aborted
+from tidelog.log.verify.indexes import OffsetIndexCheck, Say, TimeIndexCheck
 from tidelog.log.verify.report import Files, ReadableFile, Report, read_small
-from tidelog.protocol.batch import BatchHeader, Record
+from tidelog.protocol.batch import TRANSACTIONAL, BatchHeader, Record
 
 _OFFSET_MAX: Final = (1 << 63) - 1
 _LEFTOVERS: Final = {
@@ -69,6 +71,7 @@ class PartitionCheck:
         self.start_offset = 0
         self.end_offset = 0
         self.latest_epoch = -1
+        self.aborts = Aborts()
 
     def run(self) -> None:
         names = self._files.list_dir(self._directory)
@@ -251,7 +254,7 @@ class _SegmentCheck:
                 offsets = OffsetIndexCheck(index, self._base, self._say(INDEX))
             if (index := self._open(TIME_INDEX, found, stack)) is not None:
                 times = TimeIndexCheck(index, self._base, self._say(TIME_INDEX))
-            self._walk(walk, offsets, times)
+            self._walk(walk, log, offsets, times)
             partition.end_offset = max(partition.end_offset, walk.next_offset)
             partition.latest_epoch = max(partition.latest_epoch, walk.epoch)
             if offsets is not None:
@@ -259,14 +262,25 @@ class _SegmentCheck:
                 offsets.finish(walk.size, self._largest, note, walk.damaged)
             if times is not None and not walk.damaged:
                 times.finish(walk.next_offset, self._newest)
-            if self._base in found[TXN_INDEX] and (index := self._open(TXN_INDEX, found, stack)) is not None:
-                check_aborted(index, self._base, walk.next_offset, self._say(TXN_INDEX))
+            self._check_aborted(walk, found, stack)
             report.segments += 1
             report.batches += walk.count
             report.bytes += walk.size
 
-    def _walk(self, walk: BatchWalk, offsets: OffsetIndexCheck | None, times: TimeIndexCheck | None) -> None:
-        check_epoch = self._partition.check_epoch
+    def _check_aborted(self, walk: BatchWalk, found: dict[str, list[int]], stack: ExitStack) -> None:
+        aborts, damaged = self._partition.aborts, bool(walk.damaged)
+        if self._base in found[TXN_INDEX]:
+            index = self._open(TXN_INDEX, found, stack)
+            assert index is not None
+            aborts.check(index, self._base, walk.next_offset, self._say(TXN_INDEX), is_damaged=damaged)
+        elif aborts.must_be_indexed and not self._recovered and not damaged:
+            self._partition._report.damage(self._path(TXN_INDEX), "missing: transactions were aborted in this segment")
+        aborts.next_segment()
+
+    def _walk(
+        self, walk: BatchWalk, log: ReadableFile, offsets: OffsetIndexCheck | None, times: TimeIndexCheck | None
+    ) -> None:
+        check_epoch, aborts = self._partition.check_epoch, self._partition.aborts
         for position, header in walk.batches():
             if header.max_timestamp > self._newest:
                 self._newest = header.max_timestamp
@@ -280,6 +294,8 @@ class _SegmentCheck:
             if times is not None and header.last_offset >= times.next_offset and not walk.damaged:
                 times.visit(header, self._newest)
             check_epoch(header)
+            if header.attributes & TRANSACTIONAL:
+                aborts.visit(header, partial(log.read, position, header.size))
             if self._partition.unsettled:
                 self._partition.settle()
 
