@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.broker.fakes import Link, World, framed
 from tidelog.broker.connection import Connection
-from tidelog.broker.outbox import TOGETHER_MAX, Outbox
+from tidelog.broker.outbox import AT_ONCE, TOGETHER_MAX, Outbox
 
 
 class Turn:
@@ -56,6 +56,24 @@ def test_a_long_turn_does_not_keep_the_first_waiting() -> None:
     assert sent == list(range(TOGETHER_MAX))
     turn.end()
     assert sent == list(range(TOGETHER_MAX + 1))
+
+
+def test_after_a_turn_with_one_alone_some_are_sent_at_once_and_then_it_is_tried_again() -> None:
+    turn, sent = Turn(), list[int]()
+    outbox = Outbox(turn.soon)
+    outbox.add(Sender(sent, 0))
+    turn.end()
+    for number in range(AT_ONCE):
+        outbox.add(Sender(sent, 1 + number))
+    assert sent == list(range(1 + AT_ONCE))
+    assert not turn.due
+    outbox.add(Sender(sent, 100))
+    outbox.add(Sender(sent, 101))
+    assert sent[-1] == AT_ONCE
+    turn.end()
+    assert sent[-2:] == [100, 101]
+    outbox.add(Sender(sent, 102))
+    assert sent[-1] == 101, "a turn with two is followed by one that gathers"
 
 
 def test_one_that_fails_does_not_keep_the_others_waiting() -> None:
