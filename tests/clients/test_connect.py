@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.clients.killable import Killable, killable
 from tests.clients.matrix import JAVA_MARKS
 from tests.clients.model import wait_for
+from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from tidelog.testing.wire import Wire
 from tools import apache
 
 pytestmark = [*JAVA_MARKS, pytest.mark.timeout(240)]
@@ -84,6 +87,10 @@ class Worker:
         status = self.call("GET", f"/connectors/{connector}/status")
         return {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> None:
         self._process.terminate()
         try:
@@ -117,11 +124,14 @@ def line_count(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def connect_files(to: Worker, source: Path, sink: Path) -> None:
+def connect_source(to: Worker, source: Path, **settings: str) -> None:
     # The task hands over a batch only when it is full or the file has no more, and keeps the rest of its buffer for
     # later: with a limit above all that is there nothing stays behind.
     config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "lines", "batch.size": "1000000"}
-    to.call("PUT", "/connectors/source/config", config)
+    to.call("PUT", "/connectors/source/config", config | settings)
+
+
+def connect_sink(to: Worker, sink: Path) -> None:
     config = {"connector.class": "FileStreamSink", "file": str(sink), "topics": "lines"}
     to.call("PUT", "/connectors/sink/config", config)
 
@@ -129,7 +139,8 @@ def connect_files(to: Worker, source: Path, sink: Path) -> None:
 def carry(node: Killable, to: Worker, source: Path, sink: Path) -> None:
     """The three parts, with the kill in the middle of the first."""
     append(source, part(1))
-    connect_files(to, source, sink)
+    connect_source(to, source)
+    connect_sink(to, sink)
     wait_for("the first lines", lambda: line_count(sink) > 0)
     assert line_count(sink) < LINES, "all is there before the kill: it proves nothing"
     node.kill()
@@ -148,3 +159,60 @@ def test_files_are_carried_through_a_kill_9(tmp_path: Path) -> None:
         carry(node, to, source, sink)
         assert to.states("source") == to.states("sink") == {"RUNNING"}
     assert sink.read_text() == source.read_text()
+
+
+def committed_lines(servers: str) -> int:
+    """How many offsets of the topic are below the last stable one: its records and its markers."""
+    time.sleep(0.05)
+    with Wire(servers) as wire:
+        part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        topic = ListOffsetsRequest.ListOffsetsTopic(name="lines", partitions=[part])
+        answer = wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[topic]), 7, ListOffsetsResponse)
+    return answer.topics[0].partitions[0].offset
+
+
+def read_committed(servers: str, count: int) -> str:
+    settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    consumer.assign([TopicPartition("lines", 0, 0)])
+    lines: list[str] = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, f"nothing more after {len(lines)} of {count} lines"
+        error, value = message.error(), message.value()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            break
+        assert error is None and value is not None, error
+        lines.append(value.decode() + "\n")
+    consumer.close()
+    return "".join(lines)
+
+
+def test_a_source_is_exactly_once_through_kills_of_node_and_worker(tmp_path: Path) -> None:
+    """The worker writes lines and their positions in one transaction; its successor fences what it left open."""
+    source = tmp_path / "in.txt"
+    settings = {
+        "exactly.once.source.support": "enabled",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "500",
+    }
+    append(source, part(1))
+    with killable(tmp_path / "node") as node:
+        servers = node.bootstrap_servers
+        with worker(tmp_path, servers, **settings) as first:
+            connect_source(
+                first, source, **{"transaction.boundary": "interval", "transaction.boundary.interval.ms": "100"}
+            )
+            wait_for("the first lines", lambda: committed_lines(servers) > 0)
+            node.kill()
+            node.start_again()
+            before = committed_lines(servers)
+            append(source, part(2))
+            wait_for("more lines", lambda: committed_lines(servers) > before)
+            first.kill()
+        append(source, part(3))
+        with worker(tmp_path, servers, **settings):
+            wait_for("the last line", lambda: committed_lines(servers) > 3 * LINES)
+            text = read_committed(servers, 3 * LINES)
+    assert text == source.read_text()
