@@ -31,6 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.cold import run_cold
 
         return run_cold(args.bytes, args.seconds)
+    if args.command == "groups":
+        from bench.groups import run_groups
+
+        return run_groups(args.members, args.partitions, args.runs, args.seconds, args.only, args.json)
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -55,6 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     cold = commands.add_parser("cold", help="readers at the tail beside a scan of a log that is not in memory")
     cold.add_argument("--bytes", type=int, default=2_000_000_000, help="of the old log (2,000,000,000)")
     cold.add_argument("--seconds", type=float, default=10, help="each of the fifteen phases")
+    groups = commands.add_parser("groups", help="large groups: rebalances, joins, commits, the silence of consumers")
+    groups.add_argument("--members", type=int, default=1000)
+    groups.add_argument("--partitions", type=int, default=5000)
+    groups.add_argument("--runs", type=int, default=5, help="of each measurement, the median counts")
+    groups.add_argument("--seconds", type=float, default=5, help="each run of commits")
+    groups.add_argument("--only", help="of classic,consumer,commits,gap")
+    groups.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")

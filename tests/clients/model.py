@@ -45,6 +45,8 @@ class ConsumerOptions:
     group: str | None = None
     reset: str = "earliest"
     assignor: str | None = None
+    remote_assignor: str | None = None
+    """Of the coordinator: the consumer protocol (KIP-848) instead of the classic one."""
     instance: str | None = None
     committed: bool = False
     """Reads records of committed transactions only."""

@@ -39,13 +39,20 @@ class _Apache:
         return f"see {self._kafka.directory / 'server.out'}"
 
 
+# Members of the new protocol heartbeat as the broker tells them; every five seconds would be most of a test.
+SHORT_HEARTBEATS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+
+
 @contextmanager
 def serve(directory: Path) -> Iterator[Served]:
     if os.environ.get("TIDELOG_CLIENTS_AGAINST") == "apache":
-        with ApacheKafka(directory) as kafka:
+        with ApacheKafka(directory, properties=SHORT_HEARTBEATS) as kafka:
             yield _Apache(kafka)
     else:
-        with Broker(process=True) as broker:
+        with Broker(SHORT_HEARTBEATS, process=True) as broker:
             yield broker
 
 

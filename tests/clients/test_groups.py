@@ -21,6 +21,10 @@ from tests.clients.model import (
     wait_for,
 )
 from tests.clients.served import Served
+from tidelog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.testing.wire import Wire
 
@@ -130,6 +134,57 @@ def test_static_member(client: Client, shared_topic: str, broker: Served) -> Non
             after = {member.group_instance_id: member.member_id for member in on_the_wire(broker, shared_topic).members}
             assert after["one"] == before["one"]
             assert after["two"] != before["two"]
+            wait_for_values([one, two], write_everywhere(client, shared_topic, 4, "back"), records)
+
+
+def on_the_wire_new(broker: Served, group: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    with Wire(broker.bootstrap_servers) as wire:
+        request = ConsumerGroupDescribeRequest(group_ids=[group])
+        return wire.call(request, 1, ConsumerGroupDescribeResponse).groups[0]
+
+
+@feature("consumer protocol: {assignor}", assignor=("uniform", "range"))
+def test_two_members_of_the_consumer_protocol(client: Client, shared_topic: str, broker: Served, assignor: str) -> None:
+    partitions = {(shared_topic, number) for number in range(4)}
+    options = ConsumerOptions(group=shared_topic, remote_assignor=assignor)
+    records: list[Record] = []
+    with closing(client.consumer(options)) as first:
+        first.subscribe(shared_topic)
+        wait_until_shared([first], partitions, records)
+        with closing(client.consumer(options)) as second:
+            second.subscribe(shared_topic)
+            wait_until_shared([first, second], partitions, records)
+            assert len(first.assignment()) == len(second.assignment()) == 2
+            assert on_the_wire_new(broker, shared_topic).assignor_name == assignor
+            wait_for_values([first, second], write_everywhere(client, shared_topic, 4, "shared"), records)
+        wait_until_shared([first], partitions, records)
+        wait_for_values([first], write_everywhere(client, shared_topic, 4, "alone"), records)
+
+
+@feature("consumer protocol: static membership")
+def test_static_member_of_the_consumer_protocol(client: Client, shared_topic: str, broker: Served) -> None:
+    """It leaves and comes back within its session: the group's epoch stays, and nobody's partitions move."""
+    partitions = {(shared_topic, number) for number in range(4)}
+    records: list[Record] = []
+
+    def member(instance: str) -> Consumer:
+        options = ConsumerOptions(group=shared_topic, remote_assignor="uniform", instance=instance)
+        consumer = client.consumer(options)
+        consumer.subscribe(shared_topic)
+        return consumer
+
+    with closing(member("one")) as one:
+        with closing(member("two")) as two:
+            wait_until_shared([one, two], partitions, records)
+            parts = (one.assignment(), two.assignment())
+        before = on_the_wire_new(broker, shared_topic)
+        assert {found.instance_id for found in before.members} == {"one", "two"}
+        with closing(member("two")) as two:
+            wait_until_shared([one, two], partitions, records)
+            assert (one.assignment(), two.assignment()) == parts
+            after = on_the_wire_new(broker, shared_topic)
+            assert after.group_epoch == before.group_epoch
+            assert after.assignment_epoch == before.assignment_epoch
             wait_for_values([one, two], write_everywhere(client, shared_topic, 4, "back"), records)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli import group_reset
@@ -184,7 +185,8 @@ def _show_members(group: GroupDescription, args: argparse.Namespace) -> Any:
                     "instance_id": member.instance_id,
                     "host": member.host,
                     "client_id": member.client_id,
-                    "assignment": [{"topic": at.topic, "partition": at.partition} for at in member.assignment],
+                    "assignment": _as_json(member.assignment),
+                    **(_new_as_json(member) if member.epoch is not None else {}),
                 }
                 for member in group.members
             ],
@@ -197,18 +199,36 @@ def _show_members(group: GroupDescription, args: argparse.Namespace) -> Any:
         [group.group_id, member.member_id, member.host, member.client_id, len(member.assignment)]
         for member in group.members
     ]
-    if args.verbose:
-        columns.append("ASSIGNMENT")
+    is_new = group.epoch is not None
+    if is_new:
+        columns += ["EPOCH", "PROTOCOL"]
         for row, member in zip(rows, group.members, strict=True):
-            row.append(_assignment(member))
+            row += [member.epoch, "classic" if member.is_classic else "consumer"]
+    if args.verbose:
+        columns += ["ASSIGNMENT", "TARGET-ASSIGNMENT"] if is_new else ["ASSIGNMENT"]
+        for row, member in zip(rows, group.members, strict=True):
+            row += [_assignment(member.assignment), *([_assignment(member.target or ())] if is_new else [])]
     print_table(columns, rows)
     return None
 
 
-def _assignment(member: GroupMember) -> str:
+def _assignment(partitions: Sequence[TopicPartition]) -> str:
     from tidelog.client.consumer_protocol import by_topic
 
-    return " ".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in by_topic(member.assignment).items())
+    return " ".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in by_topic(partitions).items())
+
+
+def _as_json(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": at.topic, "partition": at.partition} for at in partitions]
+
+
+def _new_as_json(member: GroupMember) -> dict[str, Any]:
+    """What only the new protocol has."""
+    return {
+        "epoch": member.epoch,
+        "target_assignment": _as_json(member.target or ()),
+        "protocol": "classic" if member.is_classic else "consumer",
+    }
 
 
 def _show_state(cluster: Cluster, group: GroupDescription, args: argparse.Namespace) -> Any:
@@ -220,11 +240,16 @@ def _show_state(cluster: Cluster, group: GroupDescription, args: argparse.Namesp
             "coordinator": group.coordinator,
             "assignor": group.assignor,
             "members": len(group.members),
+            **({} if group.epoch is None else {"epoch": group.epoch, "target_epoch": group.target_epoch}),
         }
     broker = cluster.metadata.brokers.get(group.coordinator)
     coordinator = f"{broker} ({group.coordinator})" if broker is not None else str(group.coordinator)
-    row = (group.group_id, coordinator, group.assignor, group.state, len(group.members))
-    print_table(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row])
+    columns: tuple[str, ...] = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "TYPE")
+    row: tuple[object, ...] = (group.group_id, coordinator, group.assignor, group.state, len(group.members), group.type)
+    if group.epoch is not None:
+        columns += ("EPOCH", "TARGET-EPOCH")
+        row += (group.epoch, group.target_epoch)
+    print_table(columns, [row])
     return None
 
 

@@ -23,6 +23,7 @@ from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 
 CONSUMER_PROTOCOL: Final = "consumer"
 DEAD: Final = "Dead"
+_CLASSIC_MEMBER: Final = 0
 
 
 class GroupListing(NamedTuple):
@@ -39,6 +40,12 @@ class GroupMember(NamedTuple):
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    """Of the new protocol (KIP-848), as what follows."""
+    target: tuple[TopicPartition, ...] | None = None
+    """What it will have when it and the others have done what they were told."""
+    is_classic: bool = False
+    """It speaks the classic protocol in a group of the new one."""
 
 
 class GroupDescription(NamedTuple):
@@ -49,6 +56,10 @@ class GroupDescription(NamedTuple):
     assignor: str
     coordinator: int
     members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    """Of the new protocol: it moves on with each change of members, subscriptions or topics."""
+    target_epoch: int | None = None
+    """The epoch that the target assignment was made for."""
 
 
 async def list_groups(cluster: Cluster, states: Sequence[str] = ()) -> list[GroupListing]:
@@ -104,18 +115,35 @@ async def _describe_new(
             continue
         members = tuple(_new_member(member) for member in group.members)
         results[group.group_id] = GroupDescription(
-            group.group_id, "Consumer", group.group_state, CONSUMER_PROTOCOL, group.assignor_name, node, members
+            group.group_id,
+            "Consumer",
+            group.group_state,
+            CONSUMER_PROTOCOL,
+            group.assignor_name,
+            node,
+            members,
+            group.group_epoch,
+            group.assignment_epoch,
         )
     return results
 
 
 def _new_member(member: ConsumerGroupDescribeResponse.Member) -> GroupMember:
-    assignment = sorted(
-        TopicPartition(topic.topic_name, partition)
-        for topic in member.assignment.topic_partitions
-        for partition in topic.partitions
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        member.member_epoch,
+        _partitions(member.target_assignment),
+        member.member_type == _CLASSIC_MEMBER,
     )
-    return GroupMember(member.member_id, member.instance_id, member.client_id, member.client_host, tuple(assignment))
+
+
+def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[TopicPartition, ...]:
+    found = (TopicPartition(topic.topic_name, one) for topic in assignment.topic_partitions for one in topic.partitions)
+    return tuple(sorted(found))
 
 
 async def _describe_classic(

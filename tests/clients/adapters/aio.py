@@ -66,6 +66,9 @@ def _check(code: int, text: str | None) -> None:
 class Aiokafka:
     name: ClassVar[str] = "aiokafka"
     lacks: ClassVar[Mapping[str, str]] = {
+        "consumer protocol: uniform": "classic groups only",
+        "consumer protocol: range": "classic groups only",
+        "consumer protocol: static membership": "classic groups only",
         "describe log dirs": "no such call",
         "change topic configs one by one": "no such call",
         "delete a group": "no such call",

@@ -189,11 +189,13 @@ class ConfluentConsumer:
             "group.id": options.group or "assigned-only",
             "auto.offset.reset": options.reset,
             "enable.auto.commit": False,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "session.timeout.ms": SESSION_MS,
             "fetch.wait.max.ms": 100,
             "isolation.level": "read_committed" if options.committed else "read_uncommitted",
         }
+        if options.remote_assignor is not None:
+            config |= {"group.protocol": "consumer", "group.remote.assignor": options.remote_assignor}
+        else:
+            config |= {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
         if options.assignor is not None:
             config["partition.assignment.strategy"] = options.assignor
         if options.instance is not None:

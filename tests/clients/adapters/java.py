@@ -190,11 +190,13 @@ class JavaConsumer:
         config = {
             "auto.offset.reset": options.reset,
             "enable.auto.commit": "false",
-            "heartbeat.interval.ms": str(HEARTBEAT_MS),
-            "session.timeout.ms": str(SESSION_MS),
             "fetch.max.wait.ms": "100",
             "isolation.level": "read_committed" if options.committed else "read_uncommitted",
         }
+        if options.remote_assignor is not None:
+            config |= {"group.protocol": "consumer", "group.remote.assignor": options.remote_assignor}
+        else:
+            config |= {"heartbeat.interval.ms": str(HEARTBEAT_MS), "session.timeout.ms": str(SESSION_MS)}
         if options.group is not None:
             config["group.id"] = options.group
         if options.assignor is not None:

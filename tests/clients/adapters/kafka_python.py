@@ -49,6 +49,9 @@ class _Refusals:
 class KafkaPython:
     name: ClassVar[str] = "kafka-python"
     lacks: ClassVar[Mapping[str, str]] = {
+        "consumer protocol: uniform": "classic groups only",
+        "consumer protocol: range": "classic groups only",
+        "consumer protocol: static membership": "classic groups only",
         "headers without a value": "refused by the library",
     }
 

@@ -16,6 +16,13 @@ from typing import Any
 import pytest
 
 from tidelog.cli.main import main
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.testing.wire import Wire
 
 _numbers = itertools.count(1)
 HOUR_MS = 3_600_000
@@ -322,6 +329,31 @@ class TestProduceAndConsume:
         assert running.returncode == 0
 
 
+def heartbeat(
+    wire: Wire, group: str, member: str, epoch: int, topics: list[str] | None = None
+) -> ConsumerGroupHeartbeatResponse:
+    request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch)
+    if topics is not None:
+        request.rebalance_timeout_ms = 60_000
+        request.subscribed_topic_names = topics
+        request.topic_partitions = []
+    return wire.call(request, 1, ConsumerGroupHeartbeatResponse)
+
+
+def joined(wire: Wire, group: str, member: str) -> ConsumerGroupHeartbeatResponse:
+    """The answer to the first heartbeat that the coordinator was ready for."""
+    while True:
+        wire.call(FindCoordinatorRequest(coordinator_keys=[group]), 4, FindCoordinatorResponse)
+        answer = heartbeat(wire, group, member, 0, [group])
+        if answer.error_code == ErrorCode.NONE:
+            return answer
+        assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+
+
+def by_id(member: dict[str, Any]) -> str:
+    return str(member["consumer_id"])
+
+
 class TestGroup:
     @pytest.fixture
     def group(self, cli: Cli, name: str) -> str:
@@ -348,6 +380,30 @@ class TestGroup:
         assert "GROUP_ID_NOT_FOUND" in cli.err
         state = cli.json("group", "describe", group, "--state")[0]
         assert (state["state"], state["members"], state["coordinator"]) == ("Empty", 0, 1)
+
+    def test_a_group_of_the_consumer_protocol(self, cli: Cli, name: str) -> None:
+        """One member has all and is told to give half of it to another: current and target are not the same then."""
+        cli("topic", "create", name, "-p", "2")
+        with Wire(cli.bootstrap) as wire:
+            first = joined(wire, name, "first")
+            assert first.assignment is not None
+            joined(wire, name, "second")
+            told = first
+            while (told := heartbeat(wire, name, "first", told.member_epoch)).assignment is None:
+                pass  # Apache makes targets once a second
+            assert [name, "Consumer", "consumer"] in [row[:3] for row in cli.rows("group", "list", "-l")]
+            assert cli.rows("group", "describe", name, "--state")[0][-3:] == ["TYPE", "EPOCH", "TARGET-EPOCH"]
+            state = cli.json("group", "describe", name, "--state")[0]
+            assert (state["type"], state["state"], state["assignor"]) == ("Consumer", "Reconciling", "uniform")
+            assert state["epoch"] == state["target_epoch"] > first.member_epoch
+            one, two = sorted(cli.json("group", "describe", name, "--members")[0]["members"], key=by_id)
+            assert (one["consumer_id"], one["protocol"], one["epoch"]) == ("first", "consumer", told.member_epoch)
+            assert (len(one["target_assignment"]), len(two["assignment"]), len(two["target_assignment"])) == (1, 0, 1)
+            rows = cli.rows("group", "describe", name, "--members", "--verbose")
+            assert rows[0][4:] == ["#PARTITIONS", "EPOCH", "PROTOCOL", "ASSIGNMENT", "TARGET-ASSIGNMENT"]
+            for member in ("first", "second"):
+                heartbeat(wire, name, member, -1)
+        assert [name, "Consumer", "consumer", "Empty"] in cli.rows("group", "list", "-l")
 
     def test_lag_in_seconds_is_the_age_of_the_first_uncommitted_record(self, cli: Cli, group: str) -> None:
         old, new = cli.json("group", "describe", group)[0]["partitions"]
