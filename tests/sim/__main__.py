@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import Any
 
+from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
 from tests.sim.sweep import FAULTS, run_sweep
 from tests.sim.workload import WORKLOADS as PLANS
@@ -19,6 +20,7 @@ from tidelog.sim.loop import run
 WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, object]]] = {
     **PLANS,
     "metadata": run_metadata,
+    "groups": run_groups,
     # Their seeds are the numbers of the disk operations.
     **{f"{fault}-at": partial(run_sweep, 0, fault) for fault in FAULTS},
 }

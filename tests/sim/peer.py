@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from msgspec import Struct
@@ -38,14 +39,17 @@ class Peer:
             connection = self._connection = await Connection.open(host, NODE, PORT, self._options)
         return await connection.call(request, response, version=version, timeout_s=timeout_s)
 
-    async def has_coordinator(self, key: str, *, transactional: bool = False) -> bool:
-        """Whether it has one by now: the first to ask makes the internal topic."""
+    async def find_coordinator(self, key: str, *, transactional: bool = False) -> None:
+        """Until it has one: the first to ask makes the internal topic."""
         request = FindCoordinatorRequest(key_type=int(transactional), coordinator_keys=[key])
-        try:
-            answer = await self.ask(request, FindCoordinatorResponse, 4)
-        except ClientError:
-            return False
-        return answer.coordinators[0].error_code == ErrorCode.NONE
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        while code != ErrorCode.NONE:
+            try:
+                answer = await self.ask(request, FindCoordinatorResponse, 4)
+            except ClientError:
+                await asyncio.sleep(0.1)
+            else:
+                code = ErrorCode(answer.coordinators[0].error_code)
 
     def hang_up(self) -> None:
         """The next request gets another connection; what is under way on this one still arrives."""

@@ -8,28 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import pytest
-
 from tests.sim.metadata_workload import run_metadata
+from tests.sim.seeds import seeds_of
 from tests.sim.workload import WORKLOADS, run_workload
 from tidelog.sim.loop import run
-
-COUNTS = {"log": 70, "power": 110, "torn": 20, "bad": 50, "full": 50, "slow": 30, "metadata": 60}
-"""How many seeds each workload gets of 390; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
-TOTAL = int(os.environ.get("TIDELOG_SIM_SEEDS", sum(COUNTS.values())))
-SLICE = 10
-
-
-def slices(workload: str) -> list[range]:
-    count = max(1, COUNTS[workload] * TOTAL // sum(COUNTS.values()))
-    return [range(first, min(first + SLICE, count)) for first in range(0, count, SLICE)]
-
-
-def seeds_of(*workloads: str) -> pytest.MarkDecorator:
-    parts = [(workload, seeds) for workload in workloads for seeds in slices(workload)]
-    return pytest.mark.parametrize(
-        ("workload", "seeds"), parts, ids=[f"{workload}-{seeds}" for workload, seeds in parts]
-    )
 
 
 @seeds_of("log", "power", "torn", "slow", "bad", "full")

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
 from tests.sim.workload import run_bad_disk, run_full_disk, run_power_cuts, run_torn, run_workload
+from tidelog.coordinator.group.commit import Commit
+from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.shard import Shard
 from tidelog.log import loading, scan, segment
 from tidelog.log.directory import LogDirectory
@@ -211,3 +214,25 @@ def test_a_short_write_that_is_not_rolled_back(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(SimFile, "truncate", keep)
     assert_caught(run_full_disk, f"damaged|CORRUPT_MESSAGE|UNKNOWN_SERVER_ERROR|does not match its checksum|{LOST}")
+
+
+# Groups
+
+
+def test_a_partition_that_is_given_before_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M12."""
+    monkeypatch.setattr(ConsumerGroup, "owner", lambda self, topic_id, partition: None)
+    assert_caught(run_groups, "is owned by two")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_of_an_old_generation(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    """M13: once for each protocol, by the epoch of the member and by the generation of the group."""
+    check = Commit.check
+
+    def deaf(self: Commit, group: Any) -> ErrorCode:
+        is_planted = isinstance(group, ConsumerGroup) == (protocol == "consumer")
+        return ErrorCode.NONE if is_planted else check(self, group)
+
+    monkeypatch.setattr(Commit, "check", deaf)
+    assert_caught(run_groups, "was accepted, and .* has owned it since|expected one of")
