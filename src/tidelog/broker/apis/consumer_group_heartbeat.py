@@ -11,7 +11,7 @@ from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 
 def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Parked:
     parked = ctx.park()
-    client = Client(ctx.client_id or "", ctx.client_host)
+    client = Client(ctx.client_id or "", ctx.client_host, ctx.connection.number, ctx.connection.abort)
     ctx.services.groups.consumer_heartbeat(request, ctx.version, client, parked.answer)
     return parked
 

@@ -163,6 +163,9 @@ class GroupCoordinator:
         if isinstance(shard, ErrorCode):
             answer(ConsumerGroupHeartbeatResponse(error_code=shard))
             return
+        if shard.machine.consumers.is_stale(request.group_id, request.member_id, client.connection):
+            client.drop()
+            return
         shard.write(
             lambda machine, now: machine.consumer_heartbeat(request, client, now),
             answer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
@@ -36,6 +37,10 @@ class Client(NamedTuple):
     client_id: str
     client_host: str
     """As Kafka prints and stores it: "/127.0.0.1"."""
+    connection: int = 0
+    """Connections are numbered in the order in which they were accepted."""
+    drop: Callable[[], None] = lambda: None
+    """Ends the connection."""
 
 
 @dataclass(slots=True, eq=False)

@@ -29,6 +29,8 @@ class Syncing:
         member = group.members[request.member_id]
         self._rebalance.has_synced(group, member.member_id)
         if group.state is GroupState.STABLE:
+            # It has been heard of, and owns partitions from now on: its session begins with the answer.
+            self._rebalance.touch(group, member, now)
             self._outbox.send(waiting, synced(group, member))
             return NOTHING
         # An earlier SyncGroup of the same member, perhaps on a dead connection, would never be answered otherwise.

@@ -224,3 +224,29 @@ def test_a_member_that_waited_for_its_assignment_longer_than_its_session_must_sp
         """,
         group_initial_rebalance_delay_ms=3_000,
     )
+
+
+def test_the_session_of_a_late_follower_begins_with_its_sync() -> None:
+    """The simulation has found it: put out a session after its join, it believed to own what it had just been given."""
+    check(
+        """
+        > a join v=3
+        > b join v=3
+        > wait 6000
+        a: joined generation 1 as a1, consumer/range, leader a1 [a1=m b1=m]
+        b: joined generation 1 as b1, consumer/range, leader a1
+        > a sync a=A b=B
+        a: synced A (consumer/range)
+        > wait 8000
+        > a heartbeat
+        a: heartbeat NONE
+        > b sync
+        b: synced B (consumer/range)
+        > wait 8000
+        > a heartbeat
+        a: heartbeat NONE
+        > show
+        Stable, generation 1, leader a1 [a1=A b1=B]
+        """,
+        group_initial_rebalance_delay_ms=3_000,
+    )

@@ -25,7 +25,7 @@ _NOTHING: Target = {}
 class Live:
     """What of a group lives in memory and is made anew by whoever loads it."""
 
-    __slots__ = ("busy_until_ms", "is_stale", "target_due_ms")
+    __slots__ = ("busy_until_ms", "connections", "is_stale", "target_due_ms")
 
     def __init__(self) -> None:
         self.is_stale = True
@@ -34,6 +34,9 @@ class Live:
         """Before then no other target is computed."""
         self.busy_until_ms = 0
         """Until then all members are asked to come back soon: others may follow the one that came or went."""
+        self.connections: dict[str, int] = {}
+        """The youngest connection of each member: what still comes out of an older one was sent by a member that has
+        given it up. It may say that the member owns nothing, which was true then and is not now."""
 
 
 class ConsumerGroup:
@@ -82,6 +85,8 @@ class ConsumerGroup:
 
     def _replay_profile(self, member_id: str, profile: Profile | None) -> None:
         before = self.members.get(member_id)
+        if profile is None:
+            self.live.connections.pop(member_id, None)
         if before is not None:
             self._count(before, -1)
             if before.instance_id is not None and self.static_ids.get(before.instance_id) == member_id:

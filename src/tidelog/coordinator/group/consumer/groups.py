@@ -82,6 +82,11 @@ class ConsumerGroups:
 
     # requests
 
+    def is_stale(self, group_id: str, member_id: str, connection: int) -> bool:
+        """Whether the member has spoken on a younger connection."""
+        group = self._groups.get(group_id)
+        return group is not None and connection < group.live.connections.get(member_id, connection)
+
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client, now: Moment) -> Answer:
         group = self.get(request.group_id)
         if group is not None:

@@ -57,6 +57,7 @@ class Heartbeats:
         current = group.currents.get(member_id)
         if current is not None and request.member_epoch == current.epoch and self._is_idle(group, request):
             self._upkeep.touch(group, member_id, now)
+            group.live.connections[member_id] = client.connection
             return Decision((), self._plain(group, member_id, current, now))
         if not member_id:
             member_id = str(UUID(bytes=self._random.randbytes(16), version=4))
@@ -66,7 +67,7 @@ class Heartbeats:
         replaced = _replaced(group, member_id, request)
         profile = _updated(group, replaced or member_id, request, client)
         beat = _Beat(group, member_id, request, group.current(replaced or member_id))
-        way = Way(group, member_id, owned_by(request), _link, lambda now: self._answer(beat, now))
+        way = Way(group, member_id, owned_by(request), _link, lambda now: self._answer(beat, client, now))
         records = self._steps.admit(group, member_id, replaced, profile, now)
         return _link(records, lambda now: self._steps.lead(way, now))
 
@@ -120,8 +121,9 @@ class Heartbeats:
 
     # the answer
 
-    def _answer(self, beat: _Beat, now: Moment) -> Answer:
+    def _answer(self, beat: _Beat, client: Client, now: Moment) -> Answer:
         group, member_id, request = beat.group, beat.member_id, beat.request
+        group.live.connections[member_id] = client.connection
         current = group.current(member_id)
         response = self._plain(group, member_id, current, now)
         if request.member_epoch == JOIN_EPOCH or is_full(request) or current.assigned != beat.before.assigned:
