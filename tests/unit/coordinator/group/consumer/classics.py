@@ -105,7 +105,7 @@ class Classic:
         identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
         self.world.groups.leave(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5, answers.append)
         self.world.settle()
-        return ErrorCode(answers[0].members[0].error_code)
+        return ErrorCode(answers[0].error_code or answers[0].members[0].error_code)
 
     @property
     def partitions(self) -> list[int]:
