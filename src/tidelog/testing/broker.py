@@ -28,6 +28,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
     "tidelog.http.listener": "",
 }
 """What a fixture sets apart from a node that is served: no waiting for late members, few internal partitions."""
