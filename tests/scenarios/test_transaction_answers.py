@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from tests.scenarios.transaction_data import DATA_SCENES
 from tidelog.coordinator.partitioning import partition_for
 from tidelog.protocol.batch import iter_headers, iter_records
 from tidelog.protocol.errors import ErrorCode
@@ -516,6 +517,6 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("play", SCENES, ids=lambda play: str(play.__name__))
+@pytest.mark.parametrize("play", [*SCENES, *DATA_SCENES], ids=lambda play: str(play.__name__))
 def test_answers_and_records_are_apaches(tidelog: str, apache: str, play: Callable[[Scene], None]) -> None:
     assert "\n".join(transcript(tidelog, play)) == "\n".join(transcript(apache, play))

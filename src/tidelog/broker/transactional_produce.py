@@ -115,6 +115,7 @@ class _Waiting:
         "_refusals",
         "_request",
         "_run",
+        "_sequences",
     )
 
     def __init__(
@@ -133,6 +134,7 @@ class _Waiting:
         self._epoch = epoch
         self._owner = owner
         self._asked: dict[Name, Partition] = {}
+        self._sequences: list[int] = []
         self._is_asked = self._is_calling = False
         self._refusals: dict[Name, LogError] | None = None
         self._parked: Parked | None = None
@@ -141,9 +143,10 @@ class _Waiting:
     def ask(self) -> Refusals | None:
         """What is refused; None when the coordinator has yet to answer."""
         producer_id, epoch = self._producer_id, self._epoch
-        for name, partition, _ in _batches(self._request, self._ctx):
-            if not partition.log.producers.is_in_transaction(producer_id, epoch):
+        for name, partition, header in _batches(self._request, self._ctx):
+            if name not in self._asked and not partition.log.producers.is_in_transaction(producer_id, epoch):
                 self._asked[name] = partition
+                self._sequences.append(header.base_sequence)
         if not self._asked:
             self._refusals = {}
             return self._refusals
@@ -153,8 +156,8 @@ class _Waiting:
             self._answered(dict.fromkeys(self._asked, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return self._refusals
         adds = self._ctx.version >= _ADDS_FROM
-        for partition in self._asked.values():
-            partition.log.producers.verifications.ask(producer_id, epoch, adds=adds)
+        for partition, sequence in zip(self._asked.values(), self._sequences, strict=True):
+            partition.log.producers.verifications.ask(producer_id, epoch, sequence, adds=adds)
         self._is_asked = self._is_calling = True
         transactional_id = self._request.transactional_id
         assert transactional_id is not None

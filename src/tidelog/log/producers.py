@@ -133,14 +133,16 @@ class ProducerStates:
 
     def _check_verified(self, header: BatchHeader, *, is_first: bool) -> None:
         """KIP-890: what begins a transaction that the coordinator does not know of would stay open for ever."""
-        producer_id = header.producer_id
-        if not self.verifications.is_verified(producer_id, header.producer_epoch):
-            raise LogError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is in no transaction here")
-        if is_first and header.base_sequence and self.verifications.adds(producer_id):
+        self._check_is_verified(header)
+        if not self.verifications.may_begin(header.producer_id, header.base_sequence, is_first=is_first):
             raise LogError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} begins with sequence {header.base_sequence}, expected 0",
+                f"producer {header.producer_id} cannot begin a transaction with sequence {header.base_sequence}",
             )
+
+    def _check_is_verified(self, header: BatchHeader) -> None:
+        if not self.verifications.is_verified(header.producer_id, header.producer_epoch):
+            raise LogError(ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} is in no transaction here")
 
     def check_coordinator_batch(self, header: BatchHeader) -> None:
         """What a coordinator writes for a producer has no sequences; its epoch counts."""
@@ -148,7 +150,7 @@ class ProducerStates:
         if state is not None and header.producer_epoch < state.epoch:
             raise _old_epoch(header.producer_id, header.producer_epoch, state.epoch)
         if not self.is_in_transaction(header.producer_id, header.producer_epoch):
-            self._check_verified(header, is_first=False)
+            self._check_is_verified(header)
 
     def check_marker(self, marker: Marker) -> bool:
         """Whether it was written before, and need not be again; LogError when it may not be. With version 2 a marker

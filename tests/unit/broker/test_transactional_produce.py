@@ -58,7 +58,6 @@ async def what_is_not_verified_is_not_written(world: SimulatedWorld, peer: Peer)
     assert send(peer, produce(batch()), 10) == [(ErrorCode.INVALID_TXN_STATE, -1)]
     assert send(peer, produce(batch()), 11) == [(ErrorCode.TRANSACTION_ABORTABLE, -1)]
     assert partition_of(world.node).log.log_end_offset == 0
-    assert not len(partition_of(world.node).log.producers.verifications)
 
 
 async def without_a_coordinator_clients_try_again(world: SimulatedWorld, peer: Peer) -> None:

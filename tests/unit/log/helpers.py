@@ -74,8 +74,8 @@ def append(
     return log.append(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
-def verify(log: PartitionLog, producer_id: int, epoch: int, *, adds: bool = False) -> None:
-    log.producers.verifications.ask(producer_id, epoch, adds=adds)
+def verify(log: PartitionLog, producer_id: int, epoch: int, *, adds: bool = False, sequence: int = 2**31 - 1) -> None:
+    log.producers.verifications.ask(producer_id, epoch, sequence, adds=adds)
     log.producers.verifications.answer(producer_id, epoch, ok=True)
 
 

@@ -297,7 +297,7 @@ class TestProducers:
     def test_what_was_not_verified_is_refused(self) -> None:
         log = open_log(sim_disk())
         assert self.refused(log, self.batch()) is ErrorCode.INVALID_TXN_STATE
-        log.producers.verifications.ask(5, 0, adds=False)
+        log.producers.verifications.ask(5, 0, 0, adds=False)
         assert self.refused(log, self.batch()) is ErrorCode.INVALID_TXN_STATE
         log.producers.verifications.answer(5, 0, ok=False)
         assert self.refused(log, self.batch()) is ErrorCode.INVALID_TXN_STATE
@@ -314,7 +314,7 @@ class TestProducers:
 
     def test_a_marker_between_question_and_answer_ends_the_verification(self) -> None:
         log = open_log(sim_disk())
-        log.producers.verifications.ask(5, 0, adds=False)
+        log.producers.verifications.ask(5, 0, 0, adds=False)
         mark(log, 5, commit=False)
         log.producers.verifications.answer(5, 0, ok=True)
         assert self.refused(log, self.batch()) is ErrorCode.INVALID_TXN_STATE
@@ -333,6 +333,24 @@ class TestProducers:
         mark(log, 5, commit=True)
         batch = self.batch()
         assert log.append(batch, read_header(batch), leader_epoch=0, now_ms=0).duplicate
+
+    def test_one_that_was_refused_before_must_come_first(self) -> None:
+        """Two are on their way; the coordinator could not be asked for the first, and says yes to the second."""
+        log = open_log(sim_disk())
+        verifications = log.producers.verifications
+        verifications.ask(5, 0, 0, adds=False)
+        verifications.answer(5, 0, ok=False)
+        verify(log, 5, 0, sequence=1)
+        assert self.refused(log, self.batch(sequence=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        verify(log, 5, 0, sequence=0)
+        assert append(log, self.batch(sequence=0)).base_offset == 0
+
+    def test_what_is_asked_for_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tidelog.log.verification.ASKED_MAX", 3)
+        log = open_log(sim_disk())
+        for producer_id in range(9):
+            verify(log, producer_id, 0)
+        assert len(log.producers.verifications) == 3
 
     def test_version_2_begins_at_sequence_0(self) -> None:
         log = open_log(sim_disk())

@@ -54,7 +54,7 @@ def _verify(partition: Partition, commit: TxnCommit, ctx: RequestContext, parked
         return
     name = (partition.topic, partition.index)
     adds = ctx.version >= _ADDS_FROM
-    partition.log.producers.verifications.ask(request.producer_id, request.producer_epoch, adds=adds)
+    partition.log.producers.verifications.ask(request.producer_id, request.producer_epoch, 0, adds=adds)
 
     def verified(codes: dict[tuple[str, int], ErrorCode]) -> None:
         code = codes.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
