@@ -23,6 +23,7 @@ from typing import Final
 
 from tidelog.coordinator.group.assignors.model import Assignment, Member, Topic
 from tidelog.coordinator.group.assignors.pools import Pool, pools
+from tidelog.coordinator.group.assignors.stock import Stock
 
 SEARCH_MAX: Final = 50_000
 """How many members the search for chains may look at in a group with different subscriptions: some ten milliseconds."""
@@ -109,17 +110,20 @@ class _Assigning:
         takers = [(load[number], number) for number in pool.subscribers]
         heapify(takers)
         heapify(givers)
-        moved = False
+        stocks: dict[int, Stock] = {}
         while givers and -givers[0][0] > takers[0][0] + 1:
             giver, taker = givers[0][1], takers[0][1]
-            self._give(taker, *self._take(giver, topics))
+            stock = stocks.get(giver)
+            if stock is None:
+                stock = stocks[giver] = Stock(self._own(giver), self.members[giver].target, topics)
+            self._give(taker, *stock.take())
             load[giver] -= 1
-            moved = True
             heapreplace(takers, (load[taker], taker))
-            heappop(givers)
-            if self._has_any(giver, topics):
-                heappush(givers, (-load[giver], giver))
-        return moved
+            if stock.left:
+                heapreplace(givers, (-load[giver], giver))
+            else:
+                heappop(givers)
+        return bool(stocks)
 
     def _chain(self) -> None:
         """Step 4, from the most loaded member down. Who finds nobody to give to is done: all whom it reaches have as
@@ -185,15 +189,7 @@ class _Assigning:
         self.load[number] += 1
 
     def _take(self, number: int, topics: Collection[bytes]) -> tuple[bytes, int]:
-        """A partition that the member can do without: one that is new to it if there is any, of the topic of which it
-        has the most."""
-        own, target = self._own(number), self.members[number].target
-        candidates = [(topic_id, part) for topic_id, part in own.items() if part and topic_id in topics]
-        fresh = [(topic_id, new) for topic_id, part in candidates if (new := part - target.get(topic_id, frozenset()))]
-        topic_id, partitions = max(fresh or candidates, key=lambda one: (len(own[one[0]]), one[0]))
-        partition = max(partitions)
-        own[topic_id].remove(partition)
-        return topic_id, partition
+        return Stock(self._own(number), self.members[number].target, topics).take()
 
     def _result(self, number: int) -> dict[bytes, frozenset[int]]:
         """Where nothing changed that is the very object that was given, so that the caller need not compare."""
