@@ -4,7 +4,7 @@ loop, and its markers go to the partitions of this node."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -31,6 +31,11 @@ NO_SEQUENCE: Final = -1
 """Of the batches of `__transaction_state`, as Apache writes them."""
 
 
+MARKERS_PER_TURN: Final = 256
+"""About ten milliseconds: a transaction may have thousands of partitions, and others want to be heard."""
+Note = Callable[[TopicPartition, ErrorCode], None]
+
+
 class LocalMarkers:
     """Every partition is led by this node. In a cluster others are sent WriteTxnMarkers."""
 
@@ -38,6 +43,8 @@ class LocalMarkers:
         self._partitions = partitions
         self._publisher = publisher
         self._clock = clock
+        self._queue: deque[tuple[Marker, TopicPartition, Note]] = deque()
+        self._is_writing = False
 
     def write(
         self,
@@ -55,10 +62,21 @@ class LocalMarkers:
             if len(results) == len(partitions):
                 done(results)
 
-        for at in partitions:
-            self._write_one(marker, at, note)
+        self._queue.extend((marker, at, note) for at in partitions)
+        if not self._is_writing:
+            self._write_some()
 
-    def _write_one(self, marker: Marker, at: TopicPartition, note: Callable[[TopicPartition, ErrorCode], None]) -> None:
+    def _write_some(self) -> None:
+        self._is_writing = True  # one that is written may end its transaction, and that begin another
+        try:
+            for _ in range(min(MARKERS_PER_TURN, len(self._queue))):
+                self._write_one(*self._queue.popleft())
+        finally:
+            self._is_writing = bool(self._queue)
+            if self._queue:
+                asyncio.get_running_loop().call_soon(self._write_some)
+
+    def _write_one(self, marker: Marker, at: TopicPartition, note: Note) -> None:
         partition = self._partitions.get(*at)
         if partition is not None:
             write_marker(partition, marker, self._clock.wall_ms(), lambda code: note(at, code))

@@ -206,7 +206,7 @@ class JavaConsumer:
         config.update(settings or {})
         if config.get("group.protocol") == "consumer":
             for name in ("heartbeat.interval.ms", "session.timeout.ms"):
-                del config[name]  # the broker decides; Java refuses them
+                config.pop(name, None)  # the broker decides; Java refuses them
         self._jvm = jvm
         self.number = jvm.call("consumer", config=config)
 

@@ -182,7 +182,7 @@ class _Java:
     def send_offsets(self, offsets: Mapping[Partition, int], group: str, consumer: Consumer) -> None:
         assert isinstance(consumer, JavaConsumer)
         triples = [[*partition, offset] for partition, offset in offsets.items()]
-        self._call("send_offsets", offsets=triples, consumer=consumer._number, as_remembered=False)
+        self._call("send_offsets", offsets=triples, consumer=consumer.number, as_remembered=False)
 
     def commit(self) -> None:
         self._call("commit_transaction")
