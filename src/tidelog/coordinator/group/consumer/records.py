@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from tidelog.coordinator.group.consumer.encoding import current_value, member_key, target_value
 from tidelog.coordinator.group.consumer.model import ClassicSide, Current, Held, MemberState, Profile, Resolved, Target
 from tidelog.protocol.messages.records_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -88,15 +89,23 @@ ConsumerKey: TypeAlias = (
 _CurrentValue = ConsumerGroupCurrentMemberAssignmentValue
 _MemberValue = ConsumerGroupMemberMetadataValue
 _TargetValue = ConsumerGroupTargetAssignmentMemberValue
+_Plain: TypeAlias = GroupEpoch | PartitionMetadata | MemberProfile | TargetEpoch | ResolvedRegex
 _VERSION: Final = 0
+_TARGET_TYPE: Final = 7
+_CURRENT_TYPE: Final = 8
 
 
 def encode_consumer_record(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
+    match record:
+        case MemberTarget(group_id, member_id, target):
+            return member_key(_TARGET_TYPE, group_id, member_id), None if target is None else target_value(target)
+        case MemberCurrent(group_id, member_id, current):
+            return member_key(_CURRENT_TYPE, group_id, member_id), None if current is None else current_value(current)
     key, value = _key_of(record), _value_of(record)
     return encode_coordinator_key(key), None if value is None else encode_coordinator_value(value, _VERSION)
 
 
-def _key_of(record: ConsumerRecord) -> ConsumerKey:
+def _key_of(record: _Plain) -> ConsumerKey:
     group_id = record.group_id
     match record:
         case GroupEpoch():
@@ -107,15 +116,11 @@ def _key_of(record: ConsumerRecord) -> ConsumerKey:
             return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=record.member_id)
         case TargetEpoch():
             return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
-        case MemberTarget():
-            return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=record.member_id)
-        case MemberCurrent():
-            return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=record.member_id)
         case ResolvedRegex():
             return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=record.regex)
 
 
-def _value_of(record: ConsumerRecord) -> Struct | None:
+def _value_of(record: _Plain) -> Struct | None:
     match record:
         case GroupEpoch(_, (epoch, metadata_hash)):
             return ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
@@ -123,20 +128,6 @@ def _value_of(record: ConsumerRecord) -> Struct | None:
             return _from_profile(profile)
         case TargetEpoch(_, (epoch, wall_ms)):
             return ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
-        case MemberTarget(_, _, target) if target is not None:
-            parts = [
-                _TargetValue.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
-                for topic_id, partitions in sorted(target.items())
-            ]
-            return _TargetValue(topic_partitions=parts)
-        case MemberCurrent(_, _, Current() as current):
-            return _CurrentValue(
-                member_epoch=current.epoch,
-                previous_member_epoch=current.previous_epoch,
-                state=current.state,
-                assigned_partitions=_from_held(current.assigned),
-                partitions_pending_revocation=_from_held(current.revoking),
-            )
         case ResolvedRegex(_, _, Resolved() as resolved):
             return ConsumerGroupRegularExpressionValue(
                 topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.wall_ms
@@ -165,17 +156,6 @@ def _from_profile(profile: Profile) -> _MemberValue:
             ],
         ),
     )
-
-
-def _from_held(held: Held) -> list[_CurrentValue.TopicPartitions]:
-    return [
-        _CurrentValue.TopicPartitions(
-            topic_id=topic_id,
-            partitions=(partitions := sorted(epochs)),
-            assignment_epochs=[epochs[partition] for partition in partitions],
-        )
-        for topic_id, epochs in sorted(held.items())
-    ]
 
 
 def decode_consumer_record(key: ConsumerKey, value: bytes | None) -> ConsumerRecord | None:

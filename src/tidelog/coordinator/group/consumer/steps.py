@@ -76,7 +76,7 @@ class Steps:
         """The member is in the group, and the group has its epoch: on with the target."""
         group = way.group
         group.live.is_stale = False
-        if self._upkeep.is_target_due(group, now):
+        if self._upkeep.may_compute_at_once(group, now):
             return way.link(self._upkeep.target_records(group, now), lambda now: self._step(way, now))
         if group.epoch > group.target_epoch:
             self._upkeep.want_target(group, now)

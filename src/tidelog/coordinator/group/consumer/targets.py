@@ -34,8 +34,6 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
 def wait_ms(group: ConsumerGroup, topics: Topics, interval_ms: int) -> int:
     """How long after the last target the next one may be computed."""
-    if not group.target_epoch:
-        return 0
     units = len(group.members) + sum(map(topics.partition_count, group.topics()))
     wait = min(units // _UNITS_PER_MS, interval_ms)
     return 0 if wait < _NO_WAIT_MS else wait
@@ -80,6 +78,8 @@ def records_of(group: ConsumerGroup, targets: Mapping[str, Target], epoch: int, 
     """What has changed, and last the epoch: until that is there, the group is one that waits for its target."""
     records: list[ConsumerRecord] = []
     for member_id, target in targets.items():
+        if member_id not in group.members:
+            continue
         before = group.targets.get(member_id)
         if before is None or (before is not target and before != target):
             records.append(MemberTarget(group.group_id, member_id, target))

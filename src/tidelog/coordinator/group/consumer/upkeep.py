@@ -134,17 +134,44 @@ class Upkeep:
     def is_target_due(self, group: ConsumerGroup, now: Moment) -> bool:
         return group.epoch > group.target_epoch and bool(group.members) and now.ms >= group.live.target_due_ms
 
+    def may_compute_at_once(self, group: ConsumerGroup, now: Moment) -> bool:
+        """Within a heartbeat: the first target, and not another one of a large group, which takes turns of its own."""
+        return self.is_target_due(group, now) and not (group.target_epoch and self._wait_ms(group))
+
+    def _wait_ms(self, group: ConsumerGroup) -> int:
+        return targets.wait_ms(group, self.topics, self._configs(group.group_id).assignment_interval_ms)
+
     def target_records(self, group: ConsumerGroup, now: Moment) -> list[ConsumerRecord]:
         self._timers.cancel(TimerKey(TimerKind.TARGET, group.group_id))
-        computed = targets.compute(group, self.topics, self.config.group_consumer_assignors[0])
-        wait_ms = targets.wait_ms(group, self.topics, self._configs(group.group_id).assignment_interval_ms)
-        group.live.target_due_ms = now.ms + wait_ms
+        group.live.computed = None
+        computed = self._compute(group, now)
         return targets.records_of(group, computed, group.epoch, now.wall_ms)
+
+    def _compute(self, group: ConsumerGroup, now: Moment) -> dict[str, dict[bytes, frozenset[int]]]:
+        group.live.target_due_ms = now.ms + self._wait_ms(group)
+        return targets.compute(group, self.topics, self.config.group_consumer_assignors[0])
 
     def expire_target(self, group: ConsumerGroup, now: Moment) -> Outcome:
         if group.epoch <= group.target_epoch or not group.members:
             return Decision((), None)
-        if not self.is_target_due(group, now):
+        if group.live.computed is None:
+            if not self.is_target_due(group, now):
+                self.want_target(group, now)
+                return Decision((), None)
+            epoch, computed = group.epoch, self._compute(group, now)
+            if group.live.target_due_ms > now.ms:
+                # A large group: others get their turn before a thousand records are written.
+                group.live.computed = (epoch, computed)
+                self._timers.schedule(TimerKey(TimerKind.TARGET, group.group_id), now.ms + 1)
+                return Decision((), None)
+        else:
+            # Members may have come and gone since. Then the epoch is ahead of this target, and the next one follows.
+            epoch, computed = group.live.computed
+            group.live.computed = None
+        records = targets.records_of(group, computed, epoch, now.wall_ms)
+        return Decision(records, None, then=lambda now: self._targeted(group, now))
+
+    def _targeted(self, group: ConsumerGroup, now: Moment) -> Outcome:
+        if group.epoch > group.target_epoch:
             self.want_target(group, now)
-            return Decision((), None)
-        return Decision(self.target_records(group, now), None)
+        return Decision((), None)

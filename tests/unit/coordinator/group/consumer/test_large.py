@@ -1,0 +1,82 @@
+"""A thousand members over five thousand partitions: what a heartbeat may cost, counted and not timed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.coordinator.fakes import World
+from tests.unit.coordinator.group.consumer.members import Consumer, group_of
+from tidelog.coordinator.group.consumer import targets
+
+
+class Counted:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        compute = targets.compute
+
+        def counting(*arguments: object) -> object:
+            self.count += 1
+            return compute(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(targets, "compute", counting)
+
+
+def large(members: int, partitions: int) -> tuple[World, list[Consumer]]:
+    world = World()
+    world.topics.partitions = {"t": partitions}
+    return world, [Consumer(world, f"m{number:04}") for number in range(members)]
+
+
+def test_a_target_serves_all_who_joined_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    world, consumers = large(100, 2_000)
+    for consumer in consumers:
+        consumer.join()
+        world.advance(1)
+    assert (group_of(world).epoch, counted.count) == (100, 1)
+    world.advance(500)
+    assert (group_of(world).target_epoch, counted.count) == (100, 2)
+    for _ in range(4):
+        for consumer in consumers:
+            consumer.beat()
+    assert counted.count == 2
+    assert {len(consumer.owned) for consumer in consumers} == {20}
+
+
+def test_the_target_of_a_large_group_is_written_in_another_turn_than_it_is_computed_in() -> None:
+    world, consumers = large(2, 2_000)
+    for consumer in consumers:
+        consumer.join()
+    world.advance(1_000)
+    group = group_of(world)
+    assert group.target_epoch == 2
+    consumers[0].leave()
+    assert (group.epoch, group.target_epoch) == (3, 2)
+    assert group.live.computed is not None
+    # Somebody comes between the two: the target is that of the epoch before, and the next one follows.
+    late = Consumer(world, "late").join()
+    assert group.epoch == 4
+    world.advance(1)
+    assert (group.epoch, group.target_epoch) == (4, 3)
+    world.advance(1_000)
+    assert group.target_epoch == 4
+    for _ in range(4):
+        consumers[1].beat()
+        late.beat()
+    assert (len(consumers[1].owned), len(late.owned)) == (1_000, 1_000)
+
+
+def test_a_small_group_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    _, consumers = large(3, 12)
+    for consumer in consumers:
+        consumer.join()
+    assert counted.count == 3
+
+
+def test_a_heartbeat_that_says_nothing_new_asks_nothing_of_the_topics() -> None:
+    world, (consumer,) = large(1, 5_000)
+    consumer.join()
+    world.advance(6_000)
+    world.topics.partitions.clear()
+    assert consumer.beat(tells=False).interval_ms == 5_000
