@@ -180,7 +180,8 @@ class PartitionLog(ReadableLog):
         """The leader's way: one whole, validated batch, whose offset and epoch are set in place before the write. What
         a coordinator writes for a producer has no sequences to check."""
         has_producer = header.producer_id >= 0
-        is_control = header.attributes & CONTROL
+        attributes = header.attributes
+        is_control = attributes & CONTROL
         if has_producer and not is_control:
             if from_coordinator:
                 self.producers.check_coordinator_batch(header)
@@ -218,7 +219,7 @@ class PartitionLog(ReadableLog):
                 self._note_marker(batch, header, base_offset)
             else:
                 self.producers.appended(header, base_offset, last_offset)
-                if header.attributes & TRANSACTIONAL and self.transactions is None:
+                if attributes & TRANSACTIONAL and self.transactions is None:
                     self.transactions = Transactions(self.producers.open_since)
         return _new_tuple(AppendResult, (base_offset, last_offset, max_timestamp, False))
 

@@ -37,7 +37,7 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerState:
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "used")
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "flag", "last_timestamp", "used")
 
     def __init__(self, epoch: int) -> None:
         self.used = False
@@ -46,6 +46,8 @@ class ProducerState:
         self.last_timestamp = -1
         self.coordinator_epoch = -1
         self.current_txn_first_offset = -1
+        self.flag = 0
+        """What the attributes of its next batch must say: TRANSACTIONAL while it is in a transaction."""
 
 
 class ProducerStates:
@@ -88,7 +90,7 @@ class ProducerStates:
             batches
             and first == batches[-1][1] + 1
             and header.producer_epoch == state.epoch
-            and (state.current_txn_first_offset < 0) is not (header.attributes & TRANSACTIONAL != 0)
+            and header.attributes & TRANSACTIONAL == state.flag
         ):
             return None  # the usual case: the next one
         earlier = self._check_sequence(header, state, first)
@@ -192,6 +194,7 @@ class ProducerStates:
         state.last_timestamp = timestamp
         if header.attributes & TRANSACTIONAL and state.current_txn_first_offset < 0:
             state.current_txn_first_offset = base_offset
+            state.flag = TRANSACTIONAL
             self.open_since[header.producer_id] = base_offset
             self.verifications.end(header.producer_id)
 
@@ -206,6 +209,7 @@ class ProducerStates:
             state.batches = []
         first_offset = state.current_txn_first_offset
         state.current_txn_first_offset = -1
+        state.flag = 0
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = header.max_timestamp
         self.open_since.pop(header.producer_id, None)
@@ -215,7 +219,9 @@ class ProducerStates:
     def forget_transactions(self) -> None:
         """Nobody can tell whether those that were open still are; of their data nothing is left."""
         for producer_id in self.open_since:
-            self._producers[producer_id].current_txn_first_offset = -1
+            state = self._producers[producer_id]
+            state.current_txn_first_offset = -1
+            state.flag = 0
         self.open_since.clear()
 
     def stable_offset(self, end_offset: int) -> int:
@@ -343,6 +349,7 @@ def _from_snapshot(entry: SnapshotEntry) -> ProducerState:
     state.last_timestamp = entry.timestamp
     state.coordinator_epoch = entry.coordinator_epoch
     state.current_txn_first_offset = entry.current_txn_first_offset
+    state.flag = TRANSACTIONAL if entry.current_txn_first_offset >= 0 else 0
     if entry.last_sequence >= 0:
         first_sequence = (entry.last_sequence - entry.offset_delta) & _SEQUENCE_MASK
         first_offset = entry.last_data_offset - entry.offset_delta
