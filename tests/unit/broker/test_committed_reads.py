@@ -75,12 +75,12 @@ async def an_open_transaction_does_not_wake_who_may_not_read_it(world: Simulated
     assert world.node is not None
     await start(world, peer)
     readers = [Peer(world.node) for _ in range(2)]
-    learned = readers[1]
-    for _ in range(2):
-        learned.send(fetch(0), 11)
-        learned.receive(FetchResponse)
+    send(peer, 9, attributes=0)
+    for _ in range(2):  # this one waits the short way
+        readers[1].send(fetch(0, wait_ms=60_000), 11)
+        assert Read(readers[1].receive(FetchResponse)).offsets == [0]
     for one in readers:
-        one.send(fetch(0, wait_ms=60_000), 11)
+        one.send(fetch(1, wait_ms=60_000), 11)
     send(peer)
     send(peer, sequence=1)
     await asyncio.sleep(1)
@@ -90,21 +90,28 @@ async def an_open_transaction_does_not_wake_who_may_not_read_it(world: Simulated
     await asyncio.sleep(0)
     for one in readers:
         found = Read(one.receive(FetchResponse))
-        assert (found.offsets, found.stable) == ([0, 1, 2], 3)
+        assert (found.offsets, found.stable) == ([1, 2, 3], 4)
 
 
 async def what_was_held_back_counts_however_many_bytes_are_asked_for(world: SimulatedWorld, peer: Peer) -> None:
     assert world.node is not None
     await start(world, peer)
+    for number in range(3):
+        send(peer, 9, number, attributes=0)
     send(peer)
-    reader = Peer(world.node)
-    reader.send(fetch(0, wait_ms=60_000, min_bytes=100), 11)
+    readers = [Peer(world.node) for _ in range(2)]
+    for _ in range(2):  # the second waits the short way
+        readers[1].send(fetch(0, wait_ms=60_000, min_bytes=100), 11)
+        assert Read(readers[1].receive(FetchResponse)).offsets == [0, 1, 2]
+    for one in readers:
+        one.send(fetch(3, wait_ms=60_000, min_bytes=100), 11)
     await asyncio.sleep(1)
-    assert not reader.has_answer
+    assert not any(one.has_answer for one in readers)
     end(world.node, commit=True)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert Read(reader.receive(FetchResponse)).offsets == [0, 1]
+    for one in readers:
+        assert Read(one.receive(FetchResponse)).offsets == [3, 4]
 
 
 async def a_marker_counts_when_it_is_synced(world: SimulatedWorld, peer: Peer) -> None:

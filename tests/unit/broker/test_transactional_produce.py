@@ -137,6 +137,19 @@ async def who_waits_behind_a_refusal_is_asked_for_again(world: SimulatedWorld, p
     assert outcome(peer.receive(ProduceResponse)) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
+async def one_behind_that_is_verified_at_once_is_written_once(world: SimulatedWorld, peer: Peer) -> None:
+    assert world.node is not None
+    verifier = await start(world, peer, 2)
+    verifier.waits = True
+    peer.send(produce(batch()), 12)
+    for sequence in range(2):
+        peer.send(produce(batch(sequence=sequence), first_partition=1), 12)
+    verifier.waits = False
+    verifier.answer()
+    assert [outcome(peer.receive(ProduceResponse)) for _ in range(3)] == [[(OK, 0)], [(OK, 0)], [(OK, 1)]]
+    assert partition_of(world.node, 1).log.log_end_offset == 2 and len(verifier.asked) == 2
+
+
 async def a_marker_that_comes_before_the_answer_wins(world: SimulatedWorld, peer: Peer) -> None:
     assert world.node is not None
     verifier = await start(world, peer)
@@ -245,6 +258,7 @@ test_epochs = on_node(an_old_epoch_is_fenced)
 test_order = on_node(requests_behind_one_that_waits_keep_their_order)
 test_new_connection = on_node(a_retry_on_a_new_connection_waits_behind_the_first)
 test_behind_a_refusal = on_node(who_waits_behind_a_refusal_is_asked_for_again)
+test_written_once = on_node(one_behind_that_is_verified_at_once_is_written_once)
 test_marker_wins = on_node(a_marker_that_comes_before_the_answer_wins)
 test_bound = on_node(what_waits_is_counted_and_bounded)
 test_acks_0 = on_node(acks_0_waits_too_and_is_never_answered)

@@ -12,8 +12,9 @@ from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.outbox import Outbox, Waiting
 from tidelog.coordinator.runtime import CoordinatorRuntime
 from tidelog.coordinator.shard import Limits, Shard
+from tidelog.coordinator.shard_log import Producer
 from tidelog.kernel.errors import DiskError, ProtocolError
-from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, RecordInput, build_batch
+from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, RecordInput, build_batch, read_header
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -321,6 +322,48 @@ def test_transactions_in_the_log_take_effect_with_their_commit_marker() -> None:
     assert bench.machines[0].values == {"a": 1}
     bench.shard.end_transaction(9, True)
     assert bench.machines[0].values == {"a": 1, "c": 1}
+
+
+def test_a_marker_that_comes_while_a_partition_is_loaded_is_not_lost() -> None:
+    bench = Bench(load_slice_records=1)
+    record = RecordInput(b"a", b"1")
+    bench.log.add(build_batch([record], attributes=TRANSACTIONAL, producer_id=7))
+    bench.log.add(build_batch([RecordInput(b"b", b"2")], base_offset=1))
+    bench.runtime.load(0, 1, bench.log)
+    assert bench.runtime.is_loading
+    bench.runtime.end_transaction(0, 7, True)
+    bench.runtime.end_transaction(3, 7, True)  # of a partition that is not ours
+    while bench.runtime.is_loading:
+        bench.runtime.poll()
+    assert bench.machines[0].values == {"a": 1, "b": 2}
+
+
+def test_a_write_in_a_transaction_takes_effect_with_its_marker_and_is_read_when_that_is_committed() -> None:
+    bench = started()
+    bench.shard.write_transactional(
+        Producer(7, 2), lambda machine, now: Decision([("a", 1)], "done"), bench.answers.append, _refused
+    )
+    assert bench.answers == ["done"] and bench.machines[0].values == {}
+    header = read_header(bench.log.batches[0])
+    assert (header.producer_id, header.producer_epoch, header.is_transactional) == (7, 2, True)
+    bench.log.holds = True
+    bench.log.end += 1  # the marker
+    bench.runtime.end_transaction(0, 7, True)
+    bench.get("a")
+    assert bench.answers == ["done"]
+    bench.log.commit()
+    assert bench.answers == ["done", "1"]
+
+
+def test_a_write_in_a_transaction_that_the_log_refuses() -> None:
+    bench = started()
+    bench.log.failure = ErrorCode.INVALID_PRODUCER_EPOCH
+    bench.shard.write_transactional(
+        Producer(7, 2), lambda machine, now: Decision([("a", 1)], "done"), bench.answers.append, _refused
+    )
+    assert bench.answers == ["INVALID_PRODUCER_EPOCH"]
+    bench.runtime.end_transaction(0, 7, True)
+    assert bench.machines[0].values == {}
 
 
 def test_who_waits_is_refused_when_leadership_goes() -> None:
