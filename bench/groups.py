@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import statistics
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -38,6 +40,7 @@ PROTOCOLS = {
     "consumer": {"group.protocol": "consumer"},
 }
 COMMIT_CONNECTIONS = 50
+COMMIT_GROUP = "commits"
 SETTLED_S = 90.0
 
 Figures = dict[str, float]
@@ -90,6 +93,8 @@ def started(name: str) -> Iterator[Node]:
 
 
 def run_groups(members: int, partitions: int, runs: int, seconds: float, only: str | None, path: Path | None) -> int:
+    # So that brokers end with us whoever ends us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     names = ["tidelog", "synced", *([] if apache.why_not() else ["apache"])]
     parts: dict[str, Callable[[Node], Figures]] = {
         "classic": lambda node: uvloop.run(_classic(node, members, partitions, runs)),
@@ -187,11 +192,11 @@ async def _settled(members: list[ConsumerMember], partitions: int, running: list
 
 
 def _commits(node: Node, seconds: float, runs: int) -> Figures:
-    """Each connection commits for a group of its own, one partition at a time, one request after the other."""
+    """As many connections as partitions, each with commits for its own, one after the other, all of one group."""
     topic = "groups"
-    topics.create(node.address, topic, 1)
+    topics.create(node.address, topic, COMMIT_CONNECTIONS)
     uvloop.run(_first_commit(node))
-    data = b"".join(_commit(f"commits-{number}", topic) for number in range(COMMIT_CONNECTIONS))
+    data = b"".join(_commit(topic, number) for number in range(COMMIT_CONNECTIONS))
     # correlation id, tags, throttle | topics, name, partitions, index | error
     frames = Frames(data, 4 + 1 + 4 + 1 + 1 + len(topic) + 1 + 4)
 
@@ -214,16 +219,15 @@ def _commits(node: Node, seconds: float, runs: int) -> Figures:
 
 async def _first_commit(node: Node) -> None:
     (wire,) = await connect(node.address, 1)
-    for number in range(COMMIT_CONNECTIONS):
-        await await_coordinator(wire, f"commits-{number}")
+    await await_coordinator(wire, COMMIT_GROUP)
     wire.transport.close()
     await asyncio.sleep(1.0)
 
 
-def _commit(group: str, topic: str) -> bytes:
-    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+def _commit(topic: str, partition: int) -> bytes:
+    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
     named = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[part])
-    return encode_request(OffsetCommitRequest(group_id=group, topics=[named]), 9, 1, "bench")
+    return encode_request(OffsetCommitRequest(group_id=COMMIT_GROUP, topics=[named]), 9, 1, "bench")
 
 
 def _gaps(node: Node, runs: int) -> Figures:

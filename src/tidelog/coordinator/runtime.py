@@ -50,7 +50,7 @@ class CoordinatorRuntime(Generic[M]):
         self._clock = clock
         self._wake = wake
         self._limits = limits or Limits()
-        self._outbox = Outbox()
+        self._outbox = Outbox(wake)
         self._places: dict[int, _Place[M]] = {}
         self._unflushed: list[Shard[M]] = []
         self._loading: list[int] = []
@@ -116,14 +116,14 @@ class CoordinatorRuntime(Generic[M]):
 
     def deadline_ms(self) -> int | None:
         """When to call poll, on the clock's monotonic side; a time that has passed means now."""
-        return 0 if self._unflushed or self._loading else self._timer_ms
+        return 0 if self._unflushed or self._loading or self._outbox.is_behind else self._timer_ms
 
     def poll(self) -> None:
         unflushed, self._unflushed = self._unflushed, []
         for shard in unflushed:
             shard.flush()
             self._shard_changed(shard)
-        self._outbox.drain()
+        self._outbox.next_turn()
         for partition in self._loading[:1]:
             self._advance(partition, self._places[partition])
         self._tick()

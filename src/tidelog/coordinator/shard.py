@@ -187,7 +187,7 @@ class Shard(Generic[M]):
         for _, _, settle in shared:
             settle(code, now)
         self.machine.unloaded(now)
-        self._outbox.drain()
+        self._outbox.drain_all()
 
     def _changed(self) -> None:
         self._outbox.drain()
