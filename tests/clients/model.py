@@ -133,12 +133,12 @@ class Client(Protocol):
     def consumer(self, options: ConsumerOptions) -> Consumer: ...
 
 
-def wait_for(what: str, check: Callable[[], ResultT]) -> ResultT:
+def wait_for(what: str, check: Callable[[], ResultT], *, patience_s: float = PATIENCE_S) -> ResultT:
     """The first true answer of `check`, which must itself wait a little (a poll, a request)."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (answer := check()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
+            raise AssertionError(f"not within {patience_s:.0f} s: {what}")
     return answer
 
 

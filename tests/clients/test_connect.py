@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffse
 from tidelog.testing.wire import Wire
 from tools import apache
 
+wait = partial(wait_for, patience_s=90)
 pytestmark = [*JAVA_MARKS, pytest.mark.timeout(240)]
 
 MAIN: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -104,7 +106,7 @@ class Worker:
 def worker(directory: Path, servers: str, **settings: str) -> Iterator[Worker]:
     made = Worker(directory, servers, **settings)
     try:
-        wait_for("the worker's first answer", made.is_up)
+        wait("the worker's first answer", made.is_up)
         yield made
     finally:
         made.stop()
@@ -141,13 +143,13 @@ def carry(node: Killable, to: Worker, source: Path, sink: Path) -> None:
     append(source, part(1))
     connect_source(to, source)
     connect_sink(to, sink)
-    wait_for("the first lines", lambda: line_count(sink) > 0)
+    wait("the first lines", lambda: line_count(sink) > 0)
     assert line_count(sink) < LINES, "all is there before the kill: it proves nothing"
     node.kill()
     append(source, part(2))
     node.start_again()
     append(source, part(3))
-    wait_for("the last line", lambda: line_count(sink) >= 3 * LINES)
+    wait("the last line", lambda: line_count(sink) >= 3 * LINES)
 
 
 def test_files_are_carried_through_a_kill_9(tmp_path: Path) -> None:
@@ -194,25 +196,25 @@ def test_a_source_is_exactly_once_through_kills_of_node_and_worker(tmp_path: Pat
     settings = {
         "exactly.once.source.support": "enabled",
         "scheduled.rebalance.max.delay.ms": "0",
-        "session.timeout.ms": "6000",
+        "session.timeout.ms": "3000",
         "heartbeat.interval.ms": "500",
     }
     append(source, part(1))
-    with killable(tmp_path / "node") as node:
+    with killable(tmp_path / "node", group_min_session_timeout_ms="1000") as node:
         servers = node.bootstrap_servers
         with worker(tmp_path, servers, **settings) as first:
             connect_source(
                 first, source, **{"transaction.boundary": "interval", "transaction.boundary.interval.ms": "100"}
             )
-            wait_for("the first lines", lambda: committed_lines(servers) > 0)
+            wait("the first lines", lambda: committed_lines(servers) > 0)
             node.kill()
             node.start_again()
             before = committed_lines(servers)
             append(source, part(2))
-            wait_for("more lines", lambda: committed_lines(servers) > before)
+            wait("more lines", lambda: committed_lines(servers) > before)
             first.kill()
         append(source, part(3))
         with worker(tmp_path, servers, **settings):
-            wait_for("the last line", lambda: committed_lines(servers) > 3 * LINES)
+            wait("the last line", lambda: committed_lines(servers) > 3 * LINES)
             text = read_committed(servers, 3 * LINES)
     assert text == source.read_text()
