@@ -121,6 +121,9 @@ def make_formatter(args: argparse.Namespace) -> Formatter:
     return Shown(**fields)
 
 
+_LOOK_S = 0.2
+
+
 async def _consume(cluster: Cluster, args: argparse.Namespace, formatter: Formatter) -> int:
     from tidelog.client.consumer import Consumer
 
@@ -128,12 +131,15 @@ async def _consume(cluster: Cluster, args: argparse.Namespace, formatter: Format
         await cluster.topic(name)
     async with Consumer(cluster, _options(args)) as consumer:
         ends = await _begin(cluster, consumer, args)
-        count = 0
+        # What was aborted moves the position to the end, and no record tells of it.
+        step_s = _patience_s(args) if ends is None else min(_patience_s(args), _LOOK_S)
+        count, waited_s = 0, 0.0
         try:
             while not _is_done(consumer, args, count, ends):
                 most = 10_000 if args.max_messages is None else args.max_messages - count
-                records = await consumer.poll(_patience_s(args), max_records=most)
-                if not records and _gives_up(args):
+                records = await consumer.poll(step_s, max_records=most)
+                waited_s = 0.0 if records else waited_s + step_s
+                if _gives_up(args) and waited_s >= _patience_s(args):
                     break
                 for record in records:
                     sys.stdout.buffer.write(formatter(record))
