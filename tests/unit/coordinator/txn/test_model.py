@@ -18,7 +18,6 @@ from tidelog.coordinator.txn.transaction import Ended, ProducerName
 from tidelog.protocol.batch import iter_records
 from tidelog.protocol.errors import ErrorCode
 
-PARTITIONS = st.frozensets(st.sampled_from([("t", 0), ("t", 1), ("u", 0)]), min_size=1)
 _RETRIABLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -36,6 +35,9 @@ class Producer:
         self.is_dead = False
         self.connection = 0
         self.partitions: frozenset[TopicPartition] = frozenset()
+        """Those of the transaction that it knows were added."""
+        self.tried: frozenset[TopicPartition] = frozenset()
+        """And those that may have been."""
         self.asks: Callable[[], None] | None = None
         """The request that is under way."""
         self.ends: tuple[ProducerName, bool] | None = None
@@ -50,14 +52,19 @@ class Transactions(RuleBasedStateMachine):
         self.clients: list[Producer] = []
         self.told: list[tuple[int, int, bool, frozenset[TopicPartition]]] = []
         """Ends that a client was told of: producer id, epoch before, outcome, partitions."""
+        self.commits: list[tuple[frozenset[TopicPartition], frozenset[TopicPartition]]] = []
+        """Commits that a client has asked for: what must be in the transaction, and what may be."""
+        self.aborts: list[tuple[frozenset[TopicPartition], frozenset[TopicPartition]]] = []
+        self.writes = 0
         self.late: list[Callable[[], None]] = []
         """Requests of connections that were given up: they may arrive at any time."""
 
-    @initialize(versions=st.lists(st.sampled_from([0, 2]), min_size=1, max_size=3))
+    @initialize(versions=st.lists(st.sampled_from([0, 2]), min_size=1, max_size=2))
     def clients_come(self, versions: list[int]) -> None:
         self.clients = [Producer(version) for version in versions]
         for client in self.clients:
             self.connect(client)
+            self.init(client, False, 60_000)
 
     def connect(self, client: Producer) -> None:
         self.connections += 1
@@ -74,9 +81,7 @@ class Transactions(RuleBasedStateMachine):
 
     # what clients do
 
-    @rule(index=st.integers(0, 2), resumes=st.booleans(), timeout_ms=st.sampled_from([1_000, 60_000]))
-    def init(self, index: int, resumes: bool, timeout_ms: int) -> None:
-        client = self.clients[index % len(self.clients)]
+    def init(self, client: Producer, resumes: bool, timeout_ms: int) -> None:
         if client.asks is not None:
             return
         expected = client.name if resumes else None
@@ -89,7 +94,7 @@ class Transactions(RuleBasedStateMachine):
             if ended.code is ErrorCode.NONE:
                 client.name = ProducerName(ended.producer_id, ended.producer_epoch)
                 client.is_dead = False
-                client.partitions = frozenset()
+                client.partitions = client.tried = frozenset()
             elif ended.code not in _RETRIABLE:
                 client.is_dead = True
 
@@ -99,12 +104,25 @@ class Transactions(RuleBasedStateMachine):
         client.asks = ask
         ask()
 
-    @rule(index=st.integers(0, 2), partitions=PARTITIONS)
-    def write(self, index: int, partitions: frozenset[TopicPartition]) -> None:
+    @rule(index=st.integers(0, 1), count=st.integers(1, 2), is_held=st.booleans())
+    def write(self, index: int, count: int, is_held: bool) -> None:
+        """To partitions of their own: so each is known to belong to one transaction. One that is held up on its way is
+        sent again over a new connection."""
         client = self.clients[index % len(self.clients)]
         name = client.name
         if client.asks is not None or name is None or client.is_dead:
             return
+        partitions = frozenset(("t", self.writes + number) for number in range(count))
+        self.writes += count
+        client.tried |= partitions
+        if is_held:
+            held, version = self.here(client), client.version
+            self.late.append(
+                lambda: self.world.coordinator.add_partitions(
+                    ID, name, sorted(partitions), version, held if version == 0 else None, lambda code: None
+                )
+            )
+            self.connect(client)
         who = self.here(client)
 
         def answered(code: ErrorCode) -> None:
@@ -124,16 +142,26 @@ class Transactions(RuleBasedStateMachine):
         client.asks = ask
         ask()
 
-    @rule(index=st.integers(0, 2), committed=st.booleans())
-    def end(self, index: int, committed: bool) -> None:
+    @rule(index=st.integers(0, 1), committed=st.booleans(), is_held=st.booleans())
+    def end(self, index: int, committed: bool, is_held: bool) -> None:
         client = self.clients[index % len(self.clients)]
         name = client.name
         if client.asks is not None or name is None or client.is_dead or not client.partitions:
             return
+        if is_held:
+            held, version = self.here(client), client.version
+            self.late.append(
+                lambda: self.world.coordinator.end_transaction(ID, name, committed, version, held, lambda ended: None)
+            )
+            self.connect(client)
         self._end(client, name, committed)
 
     def _end(self, client: Producer, name: ProducerName, committed: bool) -> None:
         who = self.here(client)
+        if committed:
+            self.commits.append((client.partitions, client.tried))
+        else:
+            self.aborts.append((client.partitions, client.tried))
 
         def answered(ended: Ended) -> None:
             if client.connection != who.connection or client.asks is not ask:
@@ -145,7 +173,7 @@ class Transactions(RuleBasedStateMachine):
                 client.is_dead = True
                 return
             self.told.append((name.id, name.epoch, committed, client.partitions))
-            client.partitions = frozenset()
+            client.partitions = client.tried = frozenset()
             if client.version == 2:
                 client.name = ProducerName(ended.producer_id, ended.producer_epoch)
 
@@ -156,14 +184,11 @@ class Transactions(RuleBasedStateMachine):
         client.ends = (name, committed)
         ask()
 
-    @rule(index=st.integers(0, 2), arrives_late=st.booleans())
-    def give_up(self, index: int, arrives_late: bool) -> None:
+    def give_up(self, client: Producer) -> None:
         """No answer: the client connects anew and sends an end again; what it sent before may still arrive."""
-        client = self.clients[index % len(self.clients)]
         if client.asks is None:
             return
-        if arrives_late:
-            self.late.append(client.asks)
+        self.late.append(client.asks)
         client.asks = None
         self.connect(client)
         end, client.ends = client.ends, None
@@ -177,26 +202,35 @@ class Transactions(RuleBasedStateMachine):
 
     # what goes wrong
 
-    @rule(ms=st.sampled_from([10, 600, 5_000, 40_000]))
-    def time_goes_by(self, ms: int) -> None:
-        self.world.advance(ms)
+    @rule(
+        index=st.integers(0, 1),
+        kind=st.sampled_from(
+            ["give up", "give up", "init", "resume", "wait", "markers", "no markers", "log", "no log", "crash"]
+        ),
+        amount=st.sampled_from([0, 1, 3]),
+    )
+    def trouble(self, index: int, kind: str, amount: int) -> None:
+        client, world = self.clients[index % len(self.clients)], self.world
+        match kind:
+            case "give up":
+                self.give_up(client)
+            case "init" | "resume":
+                self.init(client, kind == "resume", 60_000 if amount else 1_000)
+            case "wait":
+                world.advance((10, 600, 0, 40_000)[amount])
+            case "markers":
+                world.markers.holds = False
+                world.markers.release()
+            case "no markers":
+                world.markers.holds = True
+            case "log":
+                world.log.commit()
+            case "no log":
+                world.log.holds = True
+            case "crash":
+                self.crash(amount)
 
-    @rule(holds=st.booleans())
-    def markers(self, holds: bool) -> None:
-        self.world.markers.holds = holds
-        if not holds:
-            self.world.markers.release()
-
-    @rule()
-    def the_log_is_slow(self) -> None:
-        self.world.log.holds = True
-
-    @rule()
-    def the_log_goes_on(self) -> None:
-        self.world.log.commit()
-
-    @rule(lost=st.integers(0, 3))
-    def the_node_crashes(self, lost: int) -> None:
+    def crash(self, lost: int) -> None:
         """What is not committed may be lost; connections are."""
         world = self.world
         log = world.log
@@ -246,6 +280,15 @@ class Transactions(RuleBasedStateMachine):
                 decided = committed
             elif value.state is not TransactionState.EMPTY:
                 assert decided is (value.state is TransactionState.COMPLETE_COMMIT)
+
+    @invariant()
+    def what_is_ended_is_what_a_client_asked_for(self) -> None:
+        """All of a transaction and nothing of another: neither a late end nor a late write gets in (I15)."""
+        for value in self.values():
+            if value.state is TransactionState.PREPARE_COMMIT:
+                assert any(must <= value.partitions <= may for must, may in self.commits), value
+            elif value.state is TransactionState.PREPARE_ABORT and value.client_version == 0:
+                assert any(must <= value.partitions <= may for must, may in self.aborts), value
 
     @invariant()
     def markers_say_what_was_decided(self) -> None:
@@ -300,4 +343,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
