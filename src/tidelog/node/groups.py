@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
-from tidelog.broker.deadlines import Deadline, Deadlines
+from tidelog.broker.deadlines import Deadlines
 from tidelog.coordinator.group.assignors import ASSIGNORS
 from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.coordinator import GroupCoordinator
-from tidelog.coordinator.moment import Moment
 from tidelog.kernel.ports import Clock
 from tidelog.log.transactions import Marker
 from tidelog.metadata.image import MetadataDelta, TopicImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.node.driving import Driver
 from tidelog.node.group_configs import GroupConfigs
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.shard_log import PartitionShardLog
@@ -72,28 +71,24 @@ class Groups:
         self._partitions = partitions
         self._publisher = publisher
         self._clock = clock
-        self._deadlines = deadlines
-        self._deadline: Deadline | None = None
-        self._is_awake = False
-        self._is_running = False
+        self._driver = Driver(clock, deadlines)
         self._configs = GroupConfigs(publisher, config)
         self.coordinator = GroupCoordinator(
-            _group_config(config), _Topics(publisher), clock, random, self._wake, self._configs
+            _group_config(config), _Topics(publisher), clock, random, self._driver.wake, self._configs
         )
 
     # following the metadata
 
     def start(self) -> None:
-        self._is_running = True
+        self._driver.start(self.coordinator.runtime)
         self.load()
 
     def stop(self) -> None:
-        self._is_running = False
-        self.coordinator.runtime.close()
+        self._driver.stop()
 
     def on_delta(self, delta: MetadataDelta) -> None:
         self._configs.on_delta(delta)
-        if not self._is_running:
+        if not self._driver.is_running:
             return
         for topic in delta.deleted:
             if topic.name == OFFSETS_TOPIC:
@@ -129,26 +124,6 @@ class Groups:
         """A topic of that name may come back, and its epochs begin anew."""
         for index, state in sorted(topic.partitions.items()):
             self.coordinator.runtime.unload(index, state.leader_epoch)
-
-    # time
-
-    def _wake(self) -> None:
-        if not self._is_awake and self._is_running:
-            self._is_awake = True
-            asyncio.get_running_loop().call_soon(self._poll)
-
-    def _poll(self) -> None:
-        self._is_awake = False
-        if not self._is_running:
-            return
-        self.coordinator.runtime.poll()
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        due_ms = self.coordinator.runtime.deadline_ms()
-        if due_ms is not None:
-            delay_s = max(due_ms - Moment.of(self._clock).ms, 0) / 1000
-            self._deadline = self._deadlines.after(delay_s, self._poll)
 
     # looking
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.broker.auto_create import TRANSACTIONS_TOPIC
-from tidelog.broker.deadlines import Deadline, Deadlines
+from tidelog.broker.deadlines import Deadlines
 from tidelog.broker.producer_ids import ProducerIds
-from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.txn.config import TransactionConfig
 from tidelog.coordinator.txn.coordinator import TransactionCoordinator
 from tidelog.coordinator.txn.ports import TopicPartition
@@ -22,6 +21,7 @@ from tidelog.log.transactions import Marker
 from tidelog.metadata.image import MetadataDelta, TopicImage
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
+from tidelog.node.driving import Driver
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.markers import write_marker
 from tidelog.replication.partitions import Partitions
@@ -117,31 +117,27 @@ class Transactions:
         self._partitions = partitions
         self._publisher = publisher
         self._clock = clock
-        self._deadlines = deadlines
-        self._deadline: Deadline | None = None
-        self._is_awake = False
-        self._is_running = False
+        self._driver = Driver(clock, deadlines)
         self.coordinator = TransactionCoordinator(
             _transaction_config(config),
             LocalMarkers(partitions, publisher, clock),
             _Ids(producer_ids),
             lambda: publisher.image.features.get("transaction.version", 0),
             clock,
-            self._wake,
+            self._driver.wake,
         )
 
     # following the metadata
 
     def start(self) -> None:
-        self._is_running = True
+        self._driver.start(self.coordinator.runtime)
         self.load()
 
     def stop(self) -> None:
-        self._is_running = False
-        self.coordinator.runtime.close()
+        self._driver.stop()
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        if not self._is_running:
+        if not self._driver.is_running:
             return
         for topic in delta.deleted:
             if topic.name == TRANSACTIONS_TOPIC:
@@ -169,26 +165,6 @@ class Transactions:
         """A topic of that name may come back, and its epochs begin anew."""
         for index, state in sorted(topic.partitions.items()):
             self.coordinator.unload(index, state.leader_epoch)
-
-    # time
-
-    def _wake(self) -> None:
-        if not self._is_awake and self._is_running:
-            self._is_awake = True
-            asyncio.get_running_loop().call_soon(self._poll)
-
-    def _poll(self) -> None:
-        self._is_awake = False
-        if not self._is_running:
-            return
-        self.coordinator.runtime.poll()
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        due_ms = self.coordinator.runtime.deadline_ms()
-        if due_ms is not None:
-            delay_s = max(due_ms - Moment.of(self._clock).ms, 0) / 1000
-            self._deadline = self._deadlines.after(delay_s, self._poll)
 
     # looking
 

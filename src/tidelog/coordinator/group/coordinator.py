@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 from random import Random
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, TypeVar
 
+from tidelog.coordinator.gather import Gather
 from tidelog.coordinator.group import describe, fetch
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
@@ -209,7 +210,7 @@ class GroupCoordinator:
 
     def fetch_offsets(self, request: OffsetFetchRequest, version: int, answer: Answer[OffsetFetchResponse]) -> None:
         asked = fetch.group_requests(request, version, self._topics)
-        gather: _Gather[fetch.GroupResponse] = _Gather(
+        gather: Gather[fetch.GroupResponse] = Gather(
             len(asked), lambda groups: answer(fetch.for_version(groups, version))
         )
         for index, group in enumerate(asked):
@@ -250,7 +251,7 @@ class GroupCoordinator:
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int, answer: Answer[DescribeGroupsResponse]
     ) -> None:
-        gather: _Gather[describe.DescribedGroup] = _Gather(
+        gather: Gather[describe.DescribedGroup] = Gather(
             len(request.groups), lambda groups: answer(DescribeGroupsResponse(groups=groups))
         )
         for index, group_id in enumerate(request.groups):
@@ -275,7 +276,7 @@ class GroupCoordinator:
     def describe_consumer_groups(
         self, request: ConsumerGroupDescribeRequest, answer: Answer[ConsumerGroupDescribeResponse]
     ) -> None:
-        gather: _Gather[describe_consumer.DescribedGroup] = _Gather(
+        gather: Gather[describe_consumer.DescribedGroup] = Gather(
             len(request.group_ids), lambda groups: answer(ConsumerGroupDescribeResponse(groups=groups))
         )
         for index, group_id in enumerate(request.group_ids):
@@ -304,7 +305,7 @@ class GroupCoordinator:
         states = request.states_filter if version >= _STATES_FROM else []
         types = request.types_filter if version >= _TYPES_FROM else []
         shards = self.runtime.shards()
-        gather: _Gather[ListGroupsResponse] = _Gather(len(shards), lambda listed: answer(_merge_listed(listed)))
+        gather: Gather[ListGroupsResponse] = Gather(len(shards), lambda listed: answer(_merge_listed(listed)))
         for index, shard in enumerate(shards):
             shard.read(
                 lambda machine: ListGroupsResponse(groups=describe.list_groups(machine.all_groups(), states, types)),
@@ -316,7 +317,7 @@ class GroupCoordinator:
         by_partition: dict[int, list[str]] = {}
         for group_id in request.groups_names:
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
-        gather: _Gather[list[DeletedGroup]] = _Gather(
+        gather: Gather[list[DeletedGroup]] = Gather(
             len(by_partition), lambda parts: answer(DeleteGroupsResponse(results=list(chain(*parts))))
         )
         for index, (partition, group_ids) in enumerate(by_partition.items()):
@@ -345,26 +346,6 @@ class GroupCoordinator:
         for shard in self.runtime.shards():
             shard.ask(lambda machine, now: machine.consumers.topics_changed(names, now, came_or_went=came_or_went))
             shard.when_changed(shard)
-
-
-class _Gather(Generic[T]):
-    """The answers of many partitions as one, in the order in which they were asked."""
-
-    def __init__(self, count: int, finish: Callable[[list[T]], None]) -> None:
-        self._answers: list[Any] = [None] * count
-        self._missing = count
-        self._finish = finish
-        if count == 0:
-            finish([])
-
-    def slot(self, index: int) -> Callable[[T], None]:
-        def fill(answer: T) -> None:
-            self._answers[index] = answer
-            self._missing -= 1
-            if self._missing == 0:
-                self._finish(self._answers)
-
-        return fill
 
 
 def _check_sync(request: SyncGroupRequest, version: int) -> ErrorCode:
