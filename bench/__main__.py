@@ -34,7 +34,15 @@ def main(arguments: list[str] | None = None) -> int:
     if args.command == "groups":
         from bench.groups import run_groups
 
-        return run_groups(args.members, args.partitions, args.runs, args.seconds, args.only, args.json)
+        return run_groups(
+            args.members,
+            args.partitions,
+            runs=args.runs,
+            seconds=args.seconds,
+            only=args.only,
+            sides=args.sides,
+            path=args.json,
+        )
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -64,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     groups.add_argument("--partitions", type=int, default=5000)
     groups.add_argument("--runs", type=int, default=5, help="of each measurement, the median counts")
     groups.add_argument("--seconds", type=float, default=5, help="each run of commits")
-    groups.add_argument("--only", help="of classic,consumer,commits,gap")
+    groups.add_argument("--only", help="some of classic,consumer,commits,gap")
+    groups.add_argument("--sides", help="some of tidelog (page-cache mode),synced,apache")
     groups.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")

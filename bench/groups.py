@@ -39,6 +39,8 @@ PROTOCOLS = {
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
     "consumer": {"group.protocol": "consumer"},
 }
+SIDES = ("tidelog", "synced", "apache")
+"""Ours in page-cache mode, which is Kafka's; ours as it is by default; Apache Kafka."""
 COMMIT_CONNECTIONS = 50
 COMMIT_GROUP = "commits"
 SETTLED_S = 90.0
@@ -92,10 +94,21 @@ def started(name: str) -> Iterator[Node]:
         yield Node(name, node.bootstrap_servers, node.process.pid, http)
 
 
-def run_groups(members: int, partitions: int, runs: int, seconds: float, only: str | None, path: Path | None) -> int:
+def run_groups(
+    members: int,
+    partitions: int,
+    *,
+    runs: int,
+    seconds: float,
+    only: str | None = None,
+    sides: str | None = None,
+    path: Path | None = None,
+) -> int:
     # So that brokers end with us whoever ends us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
-    names = ["tidelog", "synced", *([] if apache.why_not() else ["apache"])]
+    names = [name for name in SIDES if name != "apache" or apache.why_not() is None]
+    if sides is not None:
+        names = [name for name in names if name in sides.split(",")]
     parts: dict[str, Callable[[Node], Figures]] = {
         "classic": lambda node: uvloop.run(_classic(node, members, partitions, runs)),
         "consumer": lambda node: uvloop.run(_consumer(node, members, partitions, runs)),
@@ -131,12 +144,15 @@ async def _classic(node: Node, members: int, partitions: int, runs: int) -> Figu
     for _ in range(2):  # warm
         await group.rebalance()
     node.begin()
+    before = cpu_of(node.pid)
     found = [await group.rebalance() for _ in range(runs)]
+    spent = cpu_of(node.pid).since(before)
     return {
         "join_ms": statistics.median(one.join_s for one in found) * 1000,
         "sync_ms": statistics.median(one.sync_s for one in found) * 1000,
         "total_ms": statistics.median(one.total_s for one in found) * 1000,
         "total_ms_max": max(one.total_s for one in found) * 1000,
+        "cpu_ms_each": (spent.user_s + spent.system_s) / runs * 1000,
     }
 
 
