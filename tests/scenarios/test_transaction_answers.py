@@ -32,7 +32,10 @@ from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
 from tools.apache import ApacheKafka, why_not
 
-_TIMES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+_TIMES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "50",
+}
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 NO_ID = (-1, -1)

@@ -72,11 +72,16 @@ class Data:
             time.sleep(0.02)
         self.scene.say(f"produce v{version}: {found}")
 
-    def _latest(self, isolation: int) -> Any:
-        wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    def _latest(self, isolation: int, timestamp: int = -1) -> Any:
+        wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=self.topic, partitions=[wanted])
         request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[topic])
-        return self.scene.call(request, 5, ListOffsetsResponse).topics[0].partitions[0]
+        return self.scene.call(request, 7, ListOffsetsResponse).topics[0].partitions[0]
+
+    def stable_by_time(self) -> None:
+        """The newest record, and one by its time, of those that a reader of committed records may have."""
+        found = [self._latest(1, timestamp) for timestamp in (-3, 1)]
+        self.scene.say(f"stable by time: {[(ErrorCode(one.error_code).name, one.offset) for one in found]}")
 
     def latest(self) -> None:
         self.scene.say(f"latest: {[self._latest(isolation).offset for isolation in (0, 1)]}")
@@ -206,6 +211,7 @@ def data_of_version_2(scene: Scene) -> None:
     producer = scene.init(5)
     data.produce(data.batch(producer, 3), version=12)
     data.produce(data.batch(producer, 0), data.batch(producer, 0), version=12)
+    data.stable_by_time()
     data.produce(data.batch(producer, 1), version=12)
     scene.settle("Ongoing")
     data.producers()

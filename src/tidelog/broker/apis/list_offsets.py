@@ -108,7 +108,7 @@ def _fill(answer: _Partition, partition: Partition, timestamp: int, isolation_le
             if timestamp == MAX_TIMESTAMP
             else log.offset_for_timestamp(timestamp, end_offset=end, read=read)
         )
-        if found is not None:
+        if found is not None and found.offset < end:
             answer.timestamp = found.timestamp
             answer.offset = found.offset
             answer.leader_epoch = found.leader_epoch
