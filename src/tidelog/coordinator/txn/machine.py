@@ -7,7 +7,7 @@ finds it, while answers and markers wait until it is committed.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
@@ -18,7 +18,7 @@ from tidelog.coordinator.outbox import Outbox
 from tidelog.coordinator.timers import Timers
 from tidelog.coordinator.txn import adding, ending, init
 from tidelog.coordinator.txn.completing import Completing, MarkersToSend
-from tidelog.coordinator.txn.config import DUE_PER_TICK, WAIT_MS, WAITING_MAX, TransactionConfig
+from tidelog.coordinator.txn.config import DUE_PER_TICK, SCHEDULED_PER_TICK, WAIT_MS, WAITING_MAX, TransactionConfig
 from tidelog.coordinator.txn.counters import Counters
 from tidelog.coordinator.txn.ports import TopicPartition
 from tidelog.coordinator.txn.records import TransactionRecord, TransactionValue, decode_record, encode_record
@@ -50,6 +50,8 @@ class TransactionMachine:
         self._timers: Timers[TimerKey] = Timers()
         self._completing = Completing(coordinator_epoch, self._timers, outbox, send, counters)
         self._base_ms = 0
+        self._unscheduled: deque[str] = deque()
+        """Transactional ids that were loaded, and whose timers are not set yet."""
 
     # durable state
 
@@ -88,9 +90,16 @@ class TransactionMachine:
 
     def loaded(self, now: Moment) -> None:
         self._base_ms = now.ms
-        for transaction in self.transactions.values():
+        self._unscheduled.extend(self.transactions)
+
+    def _schedule_loaded(self, now: Moment) -> None:
+        """In slices: tens of thousands of timers at once would stop the loop."""
+        for _ in range(min(len(self._unscheduled), SCHEDULED_PER_TICK)):
+            transaction = self.transactions.get(self._unscheduled.popleft())
+            if transaction is None:
+                continue
             value = transaction.value
-            if value.state.is_completing:
+            if value.state.is_completing and not transaction.is_sending:
                 self._timers.schedule((TimerKind.MARKERS, transaction.transactional_id), now.ms)
             elif value.state is TransactionState.ONGOING:
                 self._limit(transaction, value.timeout_ms - (now.wall_ms - value.start_ms), now)
@@ -100,11 +109,13 @@ class TransactionMachine:
         for transaction in self.transactions.values():
             self._send_away(transaction)
         self._timers.clear()
+        self._unscheduled.clear()
 
     def deadline_ms(self) -> int | None:
-        return self._timers.next_ms()
+        return self._base_ms if self._unscheduled else self._timers.next_ms()
 
     def tick(self, now: Moment) -> Iterator[Decision[TransactionRecord, None]]:
+        self._schedule_loaded(now)
         expired: list[Transaction] = []
         for kind, transactional_id in islice(self._due(now), DUE_PER_TICK):
             transaction = self.transactions.get(transactional_id)
