@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tools import apache
 
 JAVA = Path(__file__).parent / "workers" / "java"
 STOP_S = 75.0
+START_S = 60.0
 
 
 @dataclass
@@ -70,6 +72,14 @@ class Crew:
         life = Life(task, child)
         slot.lives.append(life)
         return life
+
+    def wait_started(self) -> None:
+        """Until every one has written its first line: a JVM takes its time, and faults before that hit nobody."""
+        deadline = now() + int(START_S * 1e9)
+        for life in self.alive:
+            path = Path(life.task.history)
+            while life.is_alive and now() < deadline and not (path.exists() and path.stat().st_size):
+                time.sleep(0.05)
 
     @property
     def alive(self) -> list[Life]:

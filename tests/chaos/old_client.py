@@ -149,10 +149,15 @@ def state_of(address: str, transactional_id: str) -> tuple[str, set[tuple[str, i
 
 
 def last_stable_offset(address: str, topic: str, partition: int = 0) -> int:
+    return end_offset(address, topic, partition, committed=True)
+
+
+def end_offset(address: str, topic: str, partition: int, *, committed: bool) -> int:
+    """The last stable offset, or the high watermark."""
     at = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
     asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[at])
     with Wire(address) as wire:
-        request = ListOffsetsRequest(isolation_level=1, topics=[asked])
+        request = ListOffsetsRequest(isolation_level=int(committed), topics=[asked])
         (found,) = wire.call(request, 5, ListOffsetsResponse).topics[0].partitions
     assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name
     return found.offset

@@ -15,7 +15,7 @@ from tests.chaos.crew import Crew
 from tests.chaos.faults import Faults
 from tests.chaos.history import History, Recorder, merge, save
 from tests.chaos.reading import read_all
-from tests.chaos.workloads import WORKLOADS, Workload, note_positions, wait_caught_up
+from tests.chaos.workloads import WORKLOADS, Workload, note_positions, wait_caught_up, wait_stable
 from tools import apache
 
 
@@ -96,6 +96,7 @@ def _run(
     try:
         for number, slot in enumerate(crew.slots):
             crew.start(slot, seed * 1000 + number)
+        crew.wait_started()
         faults = Faults(lab, crew, seed, names, say)
         faults.run(seconds)
         say("healed")
@@ -105,6 +106,8 @@ def _run(
         crew.stop()
     finally:
         crew.abandon()
+    if trouble := wait_stable(lab, workload, say):
+        troubles.append(trouble)
     say("the last reads")
     judge = Recorder(directory / "judge.jsonl", "judge")
     note_positions(lab, workload, judge)

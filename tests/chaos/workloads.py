@@ -15,8 +15,11 @@ from tests.chaos.brokers import Lab
 from tests.chaos.crew import Crew
 from tests.chaos.faults import DEFAULT
 from tests.chaos.history import Committed, Copy, Meta, Recorder
+from tests.chaos.old_client import end_offset
+from tests.chaos.workers.base import TRANSACTION_MS
 
 CATCH_UP_S = 90.0
+ABORT_BOUND_S = 15.0
 
 
 @dataclass
@@ -143,6 +146,25 @@ def wait_caught_up(lab: Lab, workload: Workload, say: Callable[[str], None], fil
             fill()
             time.sleep(0.3)
     return None
+
+
+def wait_stable(lab: Lab, workload: Workload, say: Callable[[str], None]) -> str | None:
+    """Until no transaction is open: those of clients that are gone end by their time-out."""
+    deadline = time.monotonic() + TRANSACTION_MS / 1000 + ABORT_BOUND_S
+    while True:
+        unstable = {}
+        for key in workload.keys:
+            topic, _, number = key.rpartition("/")
+            stable = end_offset(lab.direct, topic, int(number), committed=True)
+            end = end_offset(lab.direct, topic, int(number), committed=False)
+            if stable != end:
+                unstable[key] = (stable, end)
+        if not unstable:
+            return None
+        if time.monotonic() > deadline:
+            return f"transactions stay open, last stable and end offsets: {unstable}"
+        say(f"{len(unstable)} partitions have open transactions")
+        time.sleep(0.5)
 
 
 def note_positions(lab: Lab, workload: Workload, recorder: Recorder) -> None:
