@@ -129,12 +129,17 @@ def added_code(answer: AddPartitionsToTxnResponse) -> int:
     return answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
 
-def end_answer(frame: bytes, version: int = 1) -> ErrorCode:
+def end_answer(frame: bytes, version: int = 1) -> ErrorCode | None:
+    """None: the broker closed the connection."""
+    if not frame:
+        return None
     _, position = read_response_head(EndTxnResponse.API_KEY, version, frame)
     return ErrorCode(decode(EndTxnResponse, version, frame[position:]).error_code)
 
 
-def add_answer(frame: bytes) -> ErrorCode:
+def add_answer(frame: bytes) -> ErrorCode | None:
+    if not frame:
+        return None
     _, position = read_response_head(AddPartitionsToTxnResponse.API_KEY, 0, frame)
     return ErrorCode(added_code(decode(AddPartitionsToTxnResponse, 0, frame[position:])))
 

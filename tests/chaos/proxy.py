@@ -69,8 +69,14 @@ class Trap:
         assert self._connection is not None
         self._proxy.call(self._connection.hang_up)
 
+    def closed(self) -> None:
+        """The connection is over: what has not been answered never will be."""
+        if not self._answered.is_set():
+            self.answered(b"")
+
     def wait_answered(self, timeout_s: float = WAIT_S) -> bytes:
-        """The broker's answer, whether or not a client was there to hear it; without its size."""
+        """The broker's answer, whether or not a client was there to hear it, without its size; nothing when the broker
+        closed the connection instead."""
         if not self._answered.wait(timeout_s):
             raise TimeoutError(f"no answer came to the request with API key {self.api_key}")
         return self._answers[-1]
@@ -212,6 +218,8 @@ class _Connection:
             self._client_out.transport.abort()
             self._broker_out.close()
             self._proxy.connections.discard(self)
+            for trap in self._awaited.values():
+                trap.closed()
             self.over.set()
 
     def cut(self) -> None:
