@@ -16,6 +16,8 @@ from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -254,6 +256,10 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
     "DeleteGroups": lambda t, i, v: DeleteGroupsRequest(groups_names=["nobody"]),
     "IncrementalAlterConfigs": incremental_alter_configs,
     "OffsetDelete": offset_delete,
+    "ConsumerGroupHeartbeat": lambda t, i, v: ConsumerGroupHeartbeatRequest(
+        group_id="nobody", member_id="m", member_epoch=5
+    ),
+    "ConsumerGroupDescribe": lambda t, i, v: ConsumerGroupDescribeRequest(group_ids=["nobody"]),
     "DescribeCluster": lambda t, i, v: DescribeClusterRequest(),
     "ListConfigResources": lambda t, i, v: ListConfigResourcesRequest(),
     "DescribeTopicPartitions": describe_topic_partitions,
@@ -264,6 +270,8 @@ REQUESTS: dict[str, Callable[[str, bytes, int], Struct]] = {
 
 # What the plain requests above are expected to be refused with, wherever a code stands in the answer.
 EXPECTED: dict[str, set[ErrorCode]] = {
+    "ConsumerGroupHeartbeat": {ErrorCode.GROUP_ID_NOT_FOUND},
+    "ConsumerGroupDescribe": {ErrorCode.GROUP_ID_NOT_FOUND},
     "AddOffsetsToTxn": {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     "EndTxn": {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     "DescribeTransactions": {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
