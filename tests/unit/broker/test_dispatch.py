@@ -157,7 +157,7 @@ def header(key: int, version: int) -> bytes:
     ("body", "reason"),
     [
         (header(999, 0), "unknown API key 999"),
-        (header(27, 1) + b"\0", r"API key 27 \(version 1\) is not served here"),
+        (header(29, 1) + b"\0", r"API key 29 \(version 1\) is not served here"),
         (header(12, 9) + b"\0", "version 9 of Heartbeat is not supported"),
         (header(12, -1), "version -1 of Heartbeat is not supported"),
         (header(0, 2), "version 2 of Produce is not supported"),
