@@ -60,8 +60,9 @@ def partition(world: SimulatedWorld, topic: str, index: int = 0) -> Partition:
 
 def nobody_waits(world: SimulatedWorld, *topics: str) -> bool:
     assert world.node is not None
-    groups = world.node._groups._deadline
-    others = len(world.node.deadlines) - (groups is not None and not groups.is_cancelled)
+    drivers = (world.node._groups._driver, world.node._transactions._driver)
+    own = [driver._deadline for driver in drivers if driver._deadline is not None]
+    others = len(world.node.deadlines) - sum(not deadline.is_cancelled for deadline in own)
     return others == 0 and not any(partition(world, topic)._waiters for topic in topics)
 
 
