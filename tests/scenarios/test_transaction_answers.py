@@ -421,6 +421,7 @@ def time_runs_out_in_the_second_version(scene: Scene) -> None:
     scene.add_second(old, ("t", 0), verify=True)
     producer = scene.end(old, False, 5)
     scene.add_second(producer, ("t", 0))
+    scene.settle("CompleteAbort")
 
 
 SCENES = [
