@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tidelog.broker.context import Parked, RequestContext
+from tidelog.broker.deadlines import Deadline
 from tidelog.log.errors import LogError
 from tidelog.protocol.batch import HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from tidelog.protocol.errors import ErrorCode
@@ -29,6 +30,7 @@ _ADDS_FROM: Final = 12
 _BY_ID_FROM: Final = 13
 _ABORTABLE_FROM: Final = 11
 _ATTRIBUTES_LOW_BYTE: Final = 22
+_ANSWER_S_MAX: Final = 30.0
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -106,6 +108,7 @@ class _Waiting:
         "_asked",
         "_bytes",
         "_ctx",
+        "_deadline",
         "_epoch",
         "_is_asked",
         "_is_calling",
@@ -137,6 +140,7 @@ class _Waiting:
         self._sequences: list[int] = []
         self._is_asked = self._is_calling = False
         self._refusals: dict[Name, LogError] | None = None
+        self._deadline: Deadline | None = None
         self._parked: Parked | None = None
         self._bytes = 0
 
@@ -163,9 +167,19 @@ class _Waiting:
         assert transactional_id is not None
         verifier.verify(transactional_id, producer_id, epoch, list(self._asked), add=adds, done=self._answered)
         self._is_calling = False
+        if self._refusals is None:
+            self._deadline = self._ctx.services.deadlines.after(_ANSWER_S_MAX, self._timed_out)
         return self._refusals
 
+    def _timed_out(self) -> None:
+        """Others wait behind it: nobody may have to wait for ever."""
+        self._answered(dict.fromkeys(self._asked, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
     def _answered(self, codes: Mapping[Name, ErrorCode]) -> None:
+        if self._refusals is not None:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._refusals = {}
         for name, partition in self._asked.items():
             code = codes.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)

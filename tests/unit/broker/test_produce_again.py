@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
+from tests.unit.broker.transacting import FakeVerifier, batch, end, partition_of
 from tests.unit.broker.twins import TOPICS, Twin, twins
 from tests.unit.broker.virtual import Peer, on_node
 from tidelog.broker.produce_again import _MARKS, ProduceAgain
@@ -118,6 +119,44 @@ def test_both_ways_answer_the_same_bytes_and_do_the_same(seed: int) -> None:
             assert short.send(frame) == long.send(frame), (seed, number)
         assert short.state() == long.state()
         assert short.short_ways > 10 and long.short_ways == 0
+        await short.world.stop()
+        await long.world.stop()
+
+    run(play())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_ways_are_the_same_in_transactions(seed: int) -> None:
+    """Three producers that take turns; now and then one ends its transaction, or the coordinator says no."""
+
+    async def play() -> None:
+        random = Random(seed)
+        short, long, _ = await twins()
+        both = (short, long)
+        verifiers = [FakeVerifier(twin.node) for twin in both]
+        sequences = [0, 0, 0]
+        for number in range(300):
+            which = random.choice([0, 0, 0, 0, 1, 2])
+            if random.random() < 0.1:
+                commit = random.random() < 0.5
+                assert len({tuple(end(twin.node, which, commit=commit, topic="plain")) for twin in both}) == 1
+            code = random.choice([ErrorCode.NONE] * 9 + [ErrorCode.TRANSACTION_ABORTABLE])
+            for verifier in verifiers:
+                verifier.code = code
+            wrong = random.choice([0] * 19 + [1])
+            made = batch(which, sequence=sequences[which] + wrong, attributes=random.choice([16] * 19 + [0]))
+            data = ProduceRequest.PartitionProduceData(index=0, records=made)
+            shape = ProduceRequest.TopicProduceData(name="plain", partition_data=[data])
+            name = f"id-{random.choice([0] * 9 + [1])}"
+            asked = ProduceRequest(transactional_id=name, acks=1, timeout_ms=1000, topic_data=[shape])
+            frame = encode_request(asked, 12, number, "peer")
+            log = partition_of(short.node, topic="plain").log
+            before = log.log_end_offset
+            assert short.send(frame) == long.send(frame), (seed, number)
+            sequences[which] += log.log_end_offset - before
+        assert verifiers[0].asked == verifiers[1].asked
+        assert short.state() == long.state()
+        assert short.short_ways > 50 and long.short_ways == 0
         await short.world.stop()
         await long.world.stop()
 

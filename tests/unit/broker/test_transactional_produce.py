@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from unittest.mock import patch
 
 import pytest
@@ -177,6 +178,18 @@ async def what_waits_is_counted_and_bounded(world: SimulatedWorld, peer: Peer) -
     assert outcome(peer.receive(ProduceResponse)) == [(OK, 0)]
 
 
+async def a_coordinator_that_never_answers_holds_nobody_for_ever(world: SimulatedWorld, peer: Peer) -> None:
+    verifier = await start(world, peer)
+    verifier.waits = True
+    peer.send(produce(batch()), 11)
+    peer.send(produce(batch(sequence=1)), 11)
+    await asyncio.sleep(31)
+    assert outcome(peer.receive(ProduceResponse)) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    assert len(verifier.asked) == 2 and not peer.has_answer
+    verifier.answer()  # the first too late, the second in time: it must not come before the first
+    assert outcome(peer.receive(ProduceResponse)) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
 async def acks_0_waits_too_and_is_never_answered(world: SimulatedWorld, peer: Peer) -> None:
     assert world.node is not None
     verifier = await start(world, peer)
@@ -261,6 +274,7 @@ test_behind_a_refusal = on_node(who_waits_behind_a_refusal_is_asked_for_again)
 test_written_once = on_node(one_behind_that_is_verified_at_once_is_written_once)
 test_marker_wins = on_node(a_marker_that_comes_before_the_answer_wins)
 test_bound = on_node(what_waits_is_counted_and_bounded)
+test_no_answer = on_node(a_coordinator_that_never_answers_holds_nobody_for_ever)
 test_acks_0 = on_node(acks_0_waits_too_and_is_never_answered)
 test_short_way = on_node(a_transaction_goes_on_the_short_way)
 test_synced = on_node(synced_answers_come_in_the_place_that_was_kept, tidelog_sync_mode="synced")

@@ -99,12 +99,19 @@ def partition_of(node: Node, index: int = 0, topic: str = "t") -> Partition:
 
 
 def end(
-    node: Node, producer_id: int = 5, *, commit: bool, epoch: int = 0, version: int = 1, index: int = 0
+    node: Node,
+    producer_id: int = 5,
+    *,
+    commit: bool,
+    epoch: int = 0,
+    version: int = 1,
+    index: int = 0,
+    topic: str = "t",
 ) -> list[ErrorCode]:
     """Write the marker; the code is in the list as soon as it is known."""
     codes: list[ErrorCode] = []
     marker = Marker(producer_id, epoch, 0, commit, version)
-    write_marker(partition_of(node, index), marker, 1, codes.append)  # the time of the batches: no roll between
+    write_marker(partition_of(node, index, topic), marker, 1, codes.append)  # the time of the batches: no roll between
     return codes
 
 
