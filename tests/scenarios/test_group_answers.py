@@ -13,10 +13,19 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from tests.scenarios.consumer_group_scenes import CONSUMER_SCENES
 from tidelog.coordinator.partitioning import partition_for
 from tidelog.protocol.batch import Record, iter_headers, iter_records
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -39,6 +48,8 @@ from tools.apache import ApacheKafka, why_not
 
 _MEMBER_ID = re.compile(r"(\w*)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _RESPONSES: dict[type[Struct], type[Struct]] = {
+    ConsumerGroupDescribeRequest: ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest: ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest: DeleteGroupsResponse,
     DescribeGroupsRequest: DescribeGroupsResponse,
     HeartbeatRequest: HeartbeatResponse,
@@ -506,6 +517,7 @@ SCENES: list[Callable[[Scene], None]] = [
     lists,
     deletions,
     deletions_of_offsets,
+    *CONSUMER_SCENES,
 ]
 
 

@@ -64,7 +64,11 @@ def tidelog(directory: Directory) -> Stay:
         with Wire(bootstrap) as wire:
             request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             answer = wire.call(request, 4, ApiVersionsResponse)
-        assert [feature.name for feature in answer.finalized_features] == ["metadata.version"]
+        assert [feature.name for feature in answer.finalized_features] == [
+            "group.version",
+            "metadata.version",
+            "transaction.version",
+        ]
         sent = work(bootstrap, "tidelog", directory, 3)
         take_part(bootstrap, MODERN, "of-tidelog", until=30)
         left = observe(bootstrap, times=directory.times)

@@ -16,6 +16,10 @@ from tests.unit.log.test_dump_java import without_first_offsets
 from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records
 from tidelog.protocol.compression import Codec
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -95,6 +99,16 @@ def use(broker: Broker) -> None:
         wire.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse)
         commit(wire, "simple", 7)
         join(wire, "classic")
+        modern = ConsumerGroupHeartbeatRequest(
+            group_id="modern",
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["plain"],
+            subscribed_topic_regex="plain",
+            topic_partitions=[],
+        )
+        for _ in range(2):
+            assert wire.call(modern, 1, ConsumerGroupHeartbeatResponse).error_code == 0
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +183,9 @@ def test_the_groups_and_their_offsets(data: Path) -> None:
     assert any(key["data"] == {"group": "classic"} for key in keys)
     values = [json.loads(line.split(" payload: ", 1)[1]) for line in entries if " payload: {" in line]
     assert any(value["data"].get("offset") == 7 for value in values)
+    modern = {key["type"] for key in keys if key["data"].get("groupId") == "modern"}
+    assert modern == {3, 5, 6, 7, 8, 16}
+    assert any(value["data"].get("assignedPartitions") for value in values)
     assert any(value["data"].get("protocolType") == "consumer" for value in values)
 
 

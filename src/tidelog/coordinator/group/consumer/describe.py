@@ -36,7 +36,7 @@ def _member(group: ConsumerGroup, member_id: str, profile: Profile, topics: Topi
         client_id=profile.client_id,
         client_host=profile.client_host,
         subscribed_topic_names=list(profile.topics),
-        subscribed_topic_regex=profile.regex or None,
+        subscribed_topic_regex=profile.regex,
         assignment=_assignment({topic_id: frozenset(epochs) for topic_id, epochs in current.assigned.items()}, topics),
         target_assignment=_assignment(dict(group.target(member_id)), topics),
         member_type=_CONSUMER_MEMBER if profile.classic is None else _CLASSIC_MEMBER,

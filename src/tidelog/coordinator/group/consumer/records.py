@@ -144,7 +144,7 @@ def _from_profile(profile: Profile) -> _MemberValue:
         client_id=profile.client_id,
         client_host=profile.client_host,
         subscribed_topic_names=list(profile.topics),
-        subscribed_topic_regex=profile.regex or None,
+        subscribed_topic_regex=profile.regex,
         rebalance_timeout_ms=profile.rebalance_timeout_ms,
         server_assignor=profile.assignor,
         classic_member_metadata=None
