@@ -8,7 +8,7 @@ store, and is forgotten by a restart. A name belongs to a classic or to a consum
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -18,7 +18,6 @@ from tidelog.coordinator.group import deletion
 from tidelog.coordinator.group.classic import ClassicGroup
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.config import GroupConfig
-from tidelog.coordinator.group.consumer import migration
 from tidelog.coordinator.group.consumer.commits import check_fetch
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.groups import ConsumerGroups
@@ -28,6 +27,7 @@ from tidelog.coordinator.group.consumer_config import ConsumerGroupConfigs, defa
 from tidelog.coordinator.group.foreign import ForeignGroups
 from tidelog.coordinator.group.joining import UNKNOWN_MEMBER_ID, Client, Join, Joining
 from tidelog.coordinator.group.leaving import Identity, Leaving, unknown_members
+from tidelog.coordinator.group.migrating import Migrating
 from tidelog.coordinator.group.offsets import Offsets
 from tidelog.coordinator.group.rebalance import NOTHING, Outcome, Rebalance
 from tidelog.coordinator.group.records import (
@@ -87,10 +87,11 @@ class GroupMachine:
         self.foreign = ForeignGroups()
         self._config = config
         self._outbox = outbox
-        self._topics = topics
         self._timers: Timers[TimerKey] = Timers()
-        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random, outbox, self._downgrade)
         self._rebalance = Rebalance(config, self._timers, outbox)
+        self._migrating = Migrating(config, topics, self.groups, self._rebalance, self._dissolve)
+        downgrade = self._migrating.downgrade
+        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random, outbox, downgrade)
         self._joining = Joining(config, self._rebalance, outbox, random)
         self._syncing = Syncing(self._rebalance, outbox)
         self._leaving = Leaving(self._rebalance)
@@ -334,50 +335,12 @@ class GroupMachine:
         if self.foreign.is_refused(group_id):
             return Decision((), not_a_consumer_group(group_id).response())
         if classic is not None and not classic.is_unused:
-            return self._upgrade(classic, request, client, now)
+            return self._migrating.upgrade(classic, self.consumers, request, client, now)
         answer = self.consumers.heartbeat(request, client, now)
         if answer.records and group_id in self.persisted:
             # An empty classic group makes way.
             return replace(answer, records=(GroupRemoved(group_id), *answer.records))
         return answer
-
-    # migration
-
-    def _upgrade(
-        self, classic: ClassicGroup, request: ConsumerGroupHeartbeatRequest, client: Client, now: Moment
-    ) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
-        """A consumer of the new protocol joins a classic group with members: the group changes, the members stay."""
-        if request.member_epoch != 0:
-            return Decision((), not_a_consumer_group(classic.group_id).response())
-        reason = migration.why_not_upgrade(classic, self._config)
-        records = reason or migration.upgrade(classic, self._topics, now)
-        if isinstance(records, str):
-            return Decision((), not_a_consumer_group(classic.group_id, records).response())
-        _log.info("group %s becomes a consumer group", classic.group_id)
-
-        def upgraded(now: Moment) -> Decision[GroupRecord, ConsumerGroupHeartbeatResponse]:
-            # Whoever waited for the others of a generation joins again, and is served there.
-            self._dissolve(classic, ErrorCode.REBALANCE_IN_PROGRESS, now)
-            self.consumers.upgraded(classic.group_id, now)
-            return self.consumers.heartbeat(request, client, now)
-
-        removal = [GroupRemoved(classic.group_id)]
-        return Decision((*removal, *records), ConsumerGroupHeartbeatResponse(), then=upgraded)
-
-    def _downgrade(self, group: ConsumerGroup, now: Moment) -> tuple[Sequence[GroupRecord], Callable[[Moment], None]]:
-        """The last consumer of the new protocol has gone: the others make a generation of their own."""
-        _log.info("group %s becomes a classic group", group.group_id)
-        classic = migration.downgrade(group, self._topics, now)
-        assignments = {member.member_id: member.assignment for member in classic.members.values()}
-
-        def downgraded(now: Moment) -> None:
-            self.groups[classic.group_id] = classic
-            for member in classic.members.values():
-                self._rebalance.touch(classic, member, now)
-            outcome = self._rebalance.prepare(classic, now)
-            assert not outcome.records, "a group with members waits for them to join again"
-
-        return (*group.removal(), GroupWritten(group.group_id, classic.to_record(assignments))), downgraded
 
     # offsets and deletion
 

@@ -166,10 +166,13 @@ def _check_epoch(group: ConsumerGroup, member_id: str, request: Request) -> Refu
 
 def _check_regex(group: ConsumerGroup, request: Request) -> Refusal | None:
     regex = request.subscribed_topic_regex
-    if not regex or group.uses_regex(regex):
-        return None
+    return None if regex is None or group.uses_regex(regex) else check_regex(regex)
+
+
+def check_regex(regex: str | None) -> Refusal | None:
     try:
-        compile_pattern(regex)
+        if regex:
+            compile_pattern(regex)
     except InvalidPattern as error:
         return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{regex!r} is no regular expression of RE2: {error}")
     return None

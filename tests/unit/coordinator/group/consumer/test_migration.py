@@ -140,6 +140,16 @@ def test_what_cannot_be_understood_is_not_migrated(world: World) -> None:
     assert describe(world, 5, GROUP)[0].group_state == "Stable"
 
 
+def test_who_is_refused_has_not_changed_the_group(world: World) -> None:
+    a = Classic(world, "a", instance_id="i").join()
+    world.advance(10_000)
+    a.sync({a.joined[0].member_id: {("t", 0)}})
+    assert Consumer(world, "c", regex="(").join().error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert Consumer(world, "c", instance_id="i").join().error is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert GROUP not in world.machine.consumers
+    assert a.beat().error is ErrorCode.NONE
+
+
 def test_another_protocol_is_not_migrated(world: World) -> None:
     make_stable(world, GROUP, protocol_type="connect")
     assert Consumer(world, "c").join().error is ErrorCode.GROUP_ID_NOT_FOUND
