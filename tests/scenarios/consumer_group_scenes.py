@@ -72,7 +72,7 @@ def a_consumer_comes_and_goes(scene: Scene) -> None:
     scene.call("c", DescribeGroupsRequest(groups=[scene.group]), 5)
     scene.call("c", DescribeGroupsRequest(groups=[scene.group]), 6)
     described = scene.call("c", ConsumerGroupDescribeRequest(group_ids=[scene.group, "nobody's"]), 1)
-    group, missing = described.groups
+    missing, group = sorted(described.groups, key=lambda entry: -entry.error_code)
     member = group.members[0]
     scene.lines[-1] = f"{group.group_state} {group.assignor_name} {group.group_epoch == group.assignment_epoch} " + (
         f"{member.subscribed_topic_names} {member.subscribed_topic_regex!r} {member.client_id} {member.member_type} "
