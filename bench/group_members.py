@@ -23,6 +23,8 @@ from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 ResponseT = TypeVar("ResponseT", bound=Struct)
 JOIN, SYNC, HEARTBEAT = 9, 5, 1
 MEMBER_ID_REQUIRED = 79
+NOT_READY = (14, 15, 16)
+"""A coordinator that loads, or that has not heard yet that it is one."""
 SESSION_MS = 45_000
 
 
@@ -138,7 +140,11 @@ class ClassicGroup:
         """Needs a broker that waits a little before its first rebalance (group.initial.rebalance.delay.ms)."""
         await await_coordinator(self.wires[0], self.group)
         for number, wire in enumerate(self.wires):
-            answer = decoded(await wire.send(self._join(number)), JOIN, JoinGroupResponse)
+            while True:
+                answer = decoded(await wire.send(self._join(number)), JOIN, JoinGroupResponse)
+                if answer.error_code not in NOT_READY:
+                    break
+                await asyncio.sleep(0.1)
             assert answer.error_code == MEMBER_ID_REQUIRED, answer.error_code
             self.ids[number] = answer.member_id
         frames = [self._join(number) for number in range(len(self.wires))]
@@ -202,6 +208,9 @@ class ConsumerMember:
             sent_s = time.perf_counter()
             answer = await self.wire.call(self._request(), HEARTBEAT, ConsumerGroupHeartbeatResponse)
             self.slowest_s = max(self.slowest_s, time.perf_counter() - sent_s)
+            if answer.error_code in NOT_READY:
+                await asyncio.sleep(0.1)
+                continue
             assert answer.error_code == 0, (answer.error_code, answer.error_message)
             self.epoch = answer.member_epoch
             self.says_owned = False
