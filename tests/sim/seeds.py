@@ -6,7 +6,18 @@ import os
 
 import pytest
 
-COUNTS = {"log": 70, "power": 110, "torn": 20, "bad": 50, "full": 50, "slow": 30, "metadata": 60, "groups": 250}
+COUNTS = {
+    "log": 90,
+    "power": 140,
+    "torn": 30,
+    "bad": 70,
+    "full": 70,
+    "slow": 40,
+    "metadata": 80,
+    "groups": 250,
+    "transactions": 180,
+    "late": 90,
+}
 """How many seeds each workload gets; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
 TOTAL = int(os.environ.get("TIDELOG_SIM_SEEDS", sum(COUNTS.values())))
 SLICE = 10

@@ -3,10 +3,14 @@ replays a failure: `./dev sim --workload NAME --first SEED --seeds 1`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from tests.sim.groups_workload import run_groups
+from tests.sim.ledger import Ledger
 from tests.sim.seeds import seeds_of
+from tests.sim.transactions_workload import run_late_requests, run_transactions
 from tidelog.sim.loop import run
 
 
@@ -21,4 +25,25 @@ def test_a_partition_has_one_owner_and_its_offsets_are_the_owners(
         commits += ownership.commits
         refusals += ownership.refusals
     assert grants > 10 * len(seeds) / 2 and commits and refusals, "the simulation proves nothing"
+    record_property(f"seeds of {workload}", len(seeds))
+
+
+TRANSACTIONS: dict[str, Callable[[int], Coroutine[Any, Any, Ledger]]] = {
+    "transactions": run_transactions,
+    "late": run_late_requests,
+}
+
+
+@seeds_of("transactions", "late")
+def test_transactions_are_all_or_nothing_and_copies_exact(
+    workload: str, seeds: range, record_property: Callable[[str, object], None]
+) -> None:
+    outcomes: Counter[str] = Counter()
+    errors: set[str] = set()
+    for seed in seeds:
+        ledger = run(TRANSACTIONS[workload](seed), seed)
+        outcomes += ledger.outcomes
+        errors |= ledger.errors.keys()
+    assert outcomes["committed"] and outcomes["aborted"] and outcomes["open"], "the simulation proves nothing"
+    assert {"PRODUCER_FENCED", "CONCURRENT_TRANSACTIONS", "RequestTimeoutError"} & errors, "nothing has gone wrong"
     record_property(f"seeds of {workload}", len(seeds))

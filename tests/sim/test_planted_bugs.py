@@ -12,13 +12,18 @@ import pytest
 
 from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
+from tests.sim.transactions_workload import run_late_requests, run_transactions
 from tests.sim.workload import run_bad_disk, run_full_disk, run_power_cuts, run_torn, run_workload
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.shard import Shard
+from tidelog.coordinator.txn import ending
+from tidelog.coordinator.txn.coordinator import TransactionCoordinator
+from tidelog.coordinator.txn.machine import TransactionMachine
 from tidelog.log import loading, scan, segment
 from tidelog.log.directory import LogDirectory
 from tidelog.log.producers import ProducerStates
+from tidelog.log.readable_log import ReadableLog
 from tidelog.log.unsynced import Unsynced
 from tidelog.protocol.errors import ErrorCode
 from tidelog.raft import quorum
@@ -236,3 +241,53 @@ def test_a_commit_of_an_old_generation(monkeypatch: pytest.MonkeyPatch, protocol
 
     monkeypatch.setattr(Commit, "check", deaf)
     assert_caught(run_groups, "was accepted, and .* has owned it since|expected one of")
+
+
+# Transactions
+
+NOT_ALL_OR_NOTHING = "was read as committed|is read as committed|is torn|was committed, and lacks|a transaction hangs"
+
+
+def test_an_end_of_an_old_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M8: a producer that was replaced ends the transaction of the one that replaced it."""
+    end = ending.end
+
+    def lenient(transaction: Any, producer: Any, *args: Any) -> Any:
+        if transaction is not None:
+            producer = producer._replace(epoch=transaction.value.producer_epoch)
+        return end(transaction, producer, *args)
+
+    monkeypatch.setattr(ending, "end", lenient)
+    assert_caught(run_transactions, f"EndTxn of life .* was served|{NOT_ALL_OR_NOTHING}")
+
+
+def test_a_first_produce_that_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M9: one that comes late begins a transaction that nobody ends, or becomes part of the next."""
+    verify = TransactionCoordinator.verify
+
+    def trust(self: TransactionCoordinator, *args: Any, add: bool, done: Any) -> None:
+        if add:
+            verify(self, *args, add=add, done=done)
+        else:
+            done(dict.fromkeys(args[3], ErrorCode.NONE))
+
+    monkeypatch.setattr(TransactionCoordinator, "verify", trust)
+    assert_caught(run_late_requests, NOT_ALL_OR_NOTHING)
+
+
+def test_an_index_of_aborted_transactions_that_is_a_segment_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M10."""
+    aborted_between = ReadableLog.aborted_between
+
+    def late(self: ReadableLog, offset: int, *args: Any) -> Any:
+        following = [segment.base_offset for segment in self._segments if segment.base_offset > offset]
+        return aborted_between(self, following[0] if following else offset, *args)
+
+    monkeypatch.setattr(ReadableLog, "aborted_between", late)
+    assert_caught(run_transactions, "was read as committed")
+
+
+def test_requests_of_older_connections_that_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Apache Kafka does for clients of version 1: a late EndTxn ends the next transaction."""
+    monkeypatch.setattr(TransactionMachine, "is_stale", lambda self, transactional_id, connection: False)
+    assert_caught(run_late_requests, NOT_ALL_OR_NOTHING)
