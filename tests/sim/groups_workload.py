@@ -22,7 +22,7 @@ from tidelog.sim.net import NetOptions
 from tidelog.testing.simulation import SimulatedWorld
 
 SLOTS = 3
-CHAOS_S = 7.0
+CHAOS_S = 6.0
 FIRST_PARTITIONS = 3
 LAST_PARTITIONS = 5
 CONFIG = {

@@ -14,8 +14,8 @@ COUNTS = {
     "full": 70,
     "slow": 40,
     "metadata": 80,
-    "groups": 250,
-    "transactions": 180,
+    "groups": 240,
+    "transactions": 170,
     "late": 90,
 }
 """How many seeds each workload gets; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
