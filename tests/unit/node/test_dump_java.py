@@ -183,7 +183,7 @@ def test_the_groups_and_their_offsets(data: Path) -> None:
     assert any(key["data"] == {"group": "classic"} for key in keys)
     values = [json.loads(line.split(" payload: ", 1)[1]) for line in entries if " payload: {" in line]
     assert any(value["data"].get("offset") == 7 for value in values)
-    modern = {key["type"] for key in keys if key["data"].get("groupId") == "modern"}
+    modern = {int(key["type"]) for key in keys if key["data"].get("groupId") == "modern"}
     assert modern == {3, 5, 6, 7, 8, 16}
     assert any(value["data"].get("assignedPartitions") for value in values)
     assert any(value["data"].get("protocolType") == "consumer" for value in values)
