@@ -31,7 +31,7 @@ from tidelog.log.scan import find_batch, scan_headers
 from tidelog.log.segment import Segment
 from tidelog.log.transactions import read_ending
 from tidelog.log.txn_index import Aborted
-from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.batch import CONTROL, BatchHeader
 
 _OFFSET_MAX: Final = 2**63 - 1
 _HINT: Final = "; `tidelog verify` tells more, docs/recovery.md what can be done"
@@ -214,8 +214,10 @@ class _Loader:
         told = self.epochs.entries
         self.epochs.bound(0, end)
 
+        has_markers = False
+
         def accept(position: int, header: BatchHeader, due: int) -> bool:
-            nonlocal epoch
+            nonlocal epoch, has_markers
             if header.base_offset != due and self._skips(segment, position, header):
                 return False
             if self.epochs_known and self._contradicts(told, segment, position, header):
@@ -223,6 +225,8 @@ class _Loader:
             epoch = header.leader_epoch
             if epoch > self.epochs.latest:
                 self.epochs.note(epoch, header.base_offset)
+            if header.attributes & CONTROL:
+                has_markers = True
             return True
 
         for number in range(first, len(self.segments)):
@@ -233,7 +237,7 @@ class _Loader:
                 self._check_reaches(self.segments[number - 1], end)
                 self._remove_segments(self.segments[number:])
                 break
-            size = segment.size
+            size, has_markers = segment.size, False
             is_last = number == len(self.segments) - 1
             # What reaches into the next segment was truncated before that one was begun, and came back.
             limit = _OFFSET_MAX if is_last else self.segments[number + 1].base_offset
@@ -241,7 +245,8 @@ class _Loader:
             end = segment.recover(self.config.index_interval_bytes, epoch, limit, accept, skip)
             damaged = segment.size != size and end != limit
             self.unsynced.append(segment.log)
-            self.unindexed.append(segment)
+            if has_markers or segment.aborted is not None:
+                self.unindexed.append(segment)
             if not is_last:
                 # Those of the active segment stay in memory, as while it is written.
                 self.unsynced += [segment.index.finish(), segment.time_index.finish()]
