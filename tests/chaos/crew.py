@@ -138,10 +138,15 @@ class Crew:
                     self.stopped_badly.append(f"{life.task.process} ended with {life.process.returncode}: {text}")
 
     def abandon(self) -> None:
-        """After a failure: nothing stays behind."""
-        for life in self.alive:
-            life.process.kill()
-            life.process.wait()
+        """At the end, also after a failure: nothing stays behind."""
+        for slot in self.slots:
+            for life in slot.lives:
+                if life.is_alive:
+                    life.process.kill()
+                    life.process.wait()
+                assert life.process.stdin is not None
+                life.process.stdin.close()
+        self._notes.close()
 
     @property
     def parts(self) -> list[Path]:

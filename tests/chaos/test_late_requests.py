@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -30,8 +29,6 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module", params=["tidelog", pytest.param("apache", marks=pytest.mark.java)])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    if request.param == "tidelog" and find_spec("tidelog.broker.apis.txn_offset_commit") is None:
-        pytest.skip("Tidelog has no transactions yet")
     if request.param == "apache" and (missing := apache.why_not()):
         pytest.skip(f"no Apache Kafka to compare with: {missing}")
     with Lab(request.param, tmp_path_factory.mktemp(request.param)) as lab:

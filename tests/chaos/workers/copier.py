@@ -14,7 +14,7 @@ from tests.chaos.workers.grouped import Grouped
 from tests.chaos.workers.transactional import CALL_S, Lost, Transactional
 
 BATCH = 50
-HANGS_S = 15.0
+HANGS_S = 12.0
 HUNG = "send_offsets_to_transaction hangs"
 
 
