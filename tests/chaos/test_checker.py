@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.chaos.checker import ERRORS, check
 from tests.chaos.generate import generate
-from tests.chaos.history import Meta, Op, Poll, Recorder, Send, Subscribe, load, merge, of, save
+from tests.chaos.history import Disown, Meta, Op, Own, Poll, Recorder, Send, Subscribe, load, merge, of, save
 from tests.chaos.plants import PLANTS
 
 SEEDS = st.integers(0, 2**32)
@@ -118,3 +118,19 @@ def test_a_history_is_written_as_it_happens_and_read_again(tmp_path: Path) -> No
     assert history.ops == [op]
     save(history, tmp_path / "history")
     assert load(tmp_path / "history") == history
+
+
+def owned(process: str, number: int, *actions: Own | Disown) -> Op:
+    return Op(process=process, number=number, start=number, end=number, outcome="ok", actions=list(actions))
+
+
+def test_who_was_stopped_or_taken_over_owns_nothing() -> None:
+    given = owned("a", 1, Own("g", ("k/0", "k/1")))
+    again = owned("b", 3, Own("g", ("k/0",)))
+    assert check(of([given, again])).counts == {"double-owner": 1}
+    assert check(of([given, owned("a", 2, Disown("g", ("k/0",))), again])).ok
+    assert check(of([given, owned("a", 2, Disown("g", ())), again])).ok, "all of the group"
+    assert not check(of([given, owned("a", 2, Disown("another", ())), again])).ok
+    static = owned("a", 1, Own("g", ("k/0",), "instance"))
+    assert check(of([static, owned("b", 2, Own("g", ("k/0",), "instance"))])).ok
+    assert not check(of([static, owned("b", 2, Own("g", ("k/0",), "other"))])).ok
