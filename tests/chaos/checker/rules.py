@@ -11,7 +11,7 @@ from tests.chaos.history import History
 
 
 def check(history: History) -> Report:
-    """In time n log n: a million operations take half a minute."""
+    """In time n log n: 709,000 operations with two million polls take 25 s of CPU."""
     report = Report()
     collecting = gc.isenabled()
     gc.disable()  # nothing here is a circle, and looking for one again and again would take most of the time
