@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from random import Random
+from typing import TypeAlias
 
 from tests.sim.history import TOPIC, History
 from tests.sim.members import GROUP, SESSION_MS, BaseMember, Cast, ClassicMember, ConsumerMember
@@ -36,14 +37,18 @@ CONFIG = {
 }
 
 
+Kinds: TypeAlias = tuple[type[BaseMember], ...]
+"""Of one protocol, or of both: a group that has members of the new one is a group of the new one."""
+
+
 class Slot:
     """One place in the group: a process after the other."""
 
-    def __init__(self, world: SimulatedWorld, cast: Cast, number: int, kind: type[BaseMember], *, static: bool) -> None:
+    def __init__(self, world: SimulatedWorld, cast: Cast, number: int, kinds: Kinds, *, static: bool) -> None:
         self._world = world
         self._cast = cast
         self._number = number
-        self._kind = kind
+        self._kinds = kinds
         self._instance_id = f"i{number}" if static else None
         self._random = Random(world.random.getrandbits(64))
         self._lives = 0
@@ -56,7 +61,7 @@ class Slot:
             self._lives += 1
             peer = Peer(self._world, f"m{self._number}-{self._lives}")
             await peer.find_coordinator(GROUP)
-            self.member = self._kind(self._cast, peer, self._random, self._instance_id)
+            self.member = self._random.choice(self._kinds)(self._cast, peer, self._random, self._instance_id)
             beats = self._random.randint(3, 20)
             while beats or self.is_ending:
                 await self._round(self.member)
@@ -80,7 +85,7 @@ class Slot:
             assert not isinstance(error, BrokerError) or error.code in EXPECTED, error
 
     async def _end(self, member: BaseMember, peer: Peer) -> None:
-        is_dynamic = self._instance_id is None or self._kind is ConsumerMember
+        is_dynamic = self._instance_id is None or isinstance(member, ConsumerMember)
         if is_dynamic and self._random.random() < 0.5:
             with suppress(ClientError):
                 await member.leave()
@@ -162,9 +167,9 @@ async def run_groups(seed: int) -> Ownership:
         await cluster.retrying(lambda: create_topics(cluster, [topic]))
         cast = Cast(history, ownership, (await cluster.topic(TOPIC)).topic_id)
         cast.partition_count = FIRST_PARTITIONS
-        kind: type[BaseMember] = random.choice([ClassicMember, ConsumerMember])
+        kinds: Kinds = random.choice([(ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)])
         statics = random.choice([0, 0, 1, 2])
-        slots = [Slot(world, cast, number, kind, static=number < statics) for number in range(SLOTS)]
+        slots = [Slot(world, cast, number, kinds, static=number < statics) for number in range(SLOTS)]
         tasks = [asyncio.ensure_future(slot.run()) for slot in slots]
         kills = random.choice([0, 1, 2])
         working = asyncio.gather(
