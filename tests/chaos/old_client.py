@@ -162,7 +162,7 @@ def end_offset(address: str, topic: str, partition: int, *, committed: bool) -> 
     at = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
     asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[at])
     with Wire(address) as wire:
-        request = ListOffsetsRequest(isolation_level=int(committed), topics=[asked])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=[asked])
         (found,) = wire.call(request, 5, ListOffsetsResponse).topics[0].partitions
     assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name
     return found.offset
