@@ -131,7 +131,11 @@ class ProducerStates:
                     ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} is in a transaction, the batch is not"
                 )
         elif not is_open or state.epoch != header.producer_epoch:
-            self._check_verified(header, is_first=not state.batches)
+            if state.batches:
+                # It follows the last one, so none is missing: a retry of that may have asked before it.
+                self._check_is_verified(header)
+            else:
+                self._check_verified(header, is_first=True)
 
     def _check_verified(self, header: BatchHeader, *, is_first: bool) -> None:
         """KIP-890: what begins a transaction that the coordinator does not know of would stay open for ever."""
