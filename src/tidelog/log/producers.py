@@ -79,7 +79,7 @@ class ProducerStates:
         state = self._producers.get(header.producer_id)
         if state is None:
             if header.attributes & TRANSACTIONAL:
-                self._check_verified(header, is_first=True)
+                self._check_may_begin(header)
                 if len(self.open_since) >= PRODUCERS_MAX:
                     # Clients try that again, and transactions end at the latest when their time is up.
                     raise LogError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{PRODUCERS_MAX} producers are in a transaction")
@@ -135,18 +135,19 @@ class ProducerStates:
                 # It follows the last one, so none is missing: a retry of that may have asked before it.
                 self._check_is_verified(header)
             else:
-                self._check_verified(header, is_first=True)
+                self._check_may_begin(header)
 
-    def _check_verified(self, header: BatchHeader, *, is_first: bool) -> None:
-        """KIP-890: what begins a transaction that the coordinator does not know of would stay open for ever."""
+    def _check_may_begin(self, header: BatchHeader) -> None:
+        """The first batch that is known of its producer: one before it may be missing."""
         self._check_is_verified(header)
-        if not self.verifications.may_begin(header.producer_id, header.base_sequence, is_first=is_first):
+        if not self.verifications.may_begin(header.producer_id, header.base_sequence):
             raise LogError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} cannot begin a transaction with sequence {header.base_sequence}",
             )
 
     def _check_is_verified(self, header: BatchHeader) -> None:
+        """KIP-890: what begins a transaction that the coordinator does not know of would stay open for ever."""
         if not self.verifications.is_verified(header.producer_id, header.producer_epoch):
             raise LogError(ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} is in no transaction here")
 

@@ -52,11 +52,11 @@ class Verifications:
         asked = self._asked.get(producer_id)
         return asked is not None and asked.is_verified and asked.epoch == epoch
 
-    def may_begin(self, producer_id: int, sequence: int, *, is_first: bool) -> bool:
-        """Whether a batch with this sequence may be the one that begins the transaction. `is_first`: nothing is known
-        of the producer's batches."""
+    def may_begin(self, producer_id: int, sequence: int) -> bool:
+        """Whether a batch with this sequence may be the one that begins the transaction, where nothing is known of the
+        producer's batches."""
         asked = self._asked[producer_id]
-        return sequence <= asked.lowest_sequence and not (is_first and asked.adds and sequence)
+        return sequence <= asked.lowest_sequence and not (asked.adds and sequence)
 
     def end(self, producer_id: int) -> None:
         """The transaction has begun, or ended."""

@@ -345,6 +345,18 @@ class TestProducers:
         verify(log, 5, 0, sequence=0)
         assert append(log, self.batch(sequence=0)).base_offset == 0
 
+    def test_a_late_retry_that_asks_first_does_not_stand_in_the_way_of_the_next(self) -> None:
+        """Of the transaction before, that is: its batch is known here, so none is missing before the next one."""
+        log = open_log(sim_disk())
+        send(log, 5)
+        mark(log, 5, commit=True)
+        log.producers.verifications.ask(5, 0, 0, adds=False)
+        log.producers.verifications.answer(5, 0, ok=False)
+        log.producers.verifications.ask(5, 0, 1, adds=False)
+        log.producers.verifications.answer(5, 0, ok=True)
+        batch = self.batch(sequence=1)
+        assert log.append(batch, read_header(batch), leader_epoch=0, now_ms=0).base_offset == 2
+
     def test_what_is_asked_for_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tidelog.log.verification.ASKED_MAX", 3)
         log = open_log(sim_disk())

@@ -1,6 +1,6 @@
 """A heartbeat that was held up on a connection which its member has given up since. The simulation has found it: the
 member sends its join once more on another connection, gets partitions, and then the first join arrives, which says that
-it owns nothing; what the group wants of it would pass to another while it still reads. Apache Kafka does that."""
+it owns nothing; what the group wants of it would pass to another while it still reads."""
 
 from __future__ import annotations
 
