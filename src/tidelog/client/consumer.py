@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError, raise_first
-from tidelog.client.fetcher import Fetcher, OffsetReset
+from tidelog.client.fetcher import NO_TIME_S, Fetcher, OffsetReset
 from tidelog.client.fetching import FetchLimits
 from tidelog.client.group_offsets import Committed, commit_offsets, fetch_offsets
 from tidelog.client.membership import Member, MembershipOptions
@@ -96,7 +96,7 @@ class Consumer:
                 self._membership.result()
             left_s = deadline_s - self._cluster.clock.monotonic_s()
             records = await self._fetcher.next(max(left_s, 0.0), max_records)
-            if records or left_s <= 0:
+            if records or left_s <= NO_TIME_S:
                 return records
 
     async def commit(

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError
@@ -30,6 +30,10 @@ class _Arrived:
     records: list[ConsumedRecord]
     next_offset: int
     taken: int = 0
+
+
+NO_TIME_S: Final = 1e-6
+"""What rounding may leave of a wait: a clock need not move for it, and one that is simulated does not."""
 
 
 class Fetcher:
@@ -67,7 +71,7 @@ class Fetcher:
             if records:
                 return records
             left_s = deadline_s - self._cluster.clock.monotonic_s()
-            if left_s <= 0:
+            if left_s <= NO_TIME_S:
                 return []
             await self._start_polls()
             self._changed.clear()
