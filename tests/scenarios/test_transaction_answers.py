@@ -280,6 +280,7 @@ def versions_take_turns(scene: Scene) -> None:
     scene.end(producer, False, 3)
     scene.settle("CompleteAbort")
     scene.end(producer, False, 5)
+    scene.settle("CompleteAbort")
 
 
 def a_producer_comes_back(scene: Scene) -> None:

@@ -192,7 +192,6 @@ def data_of_version_1(scene: Scene) -> None:
     scene.end(producer, True)
     scene.settle("CompleteCommit")
     data.produce(data.batch(producer, 4), patient=False)
-    data.produce(data.batch(producer, 0))
     data.latest()
     data.producers()
     scene.add(producer, (data.topic, 0))
