@@ -73,6 +73,8 @@ def run(
             outcome = _run(workload, lab, directory, seconds, seed, with_java, say, faults or workload.faults)
             if not outcome.ok:
                 outcome.kept = _keep(outcome, directory, lab, keep, f"{name}-{broker}-{seed}")
+        if outcome.kept is not None:
+            shutil.copytree(directory, outcome.kept / "files", dirs_exist_ok=True)  # the node's data among them
         return outcome
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -49,7 +49,8 @@ class Members:
         return sorted(len(own) for own in self.owned.values() if own)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+# Not cooperative-sticky: librdkafka's keeps data in its assignments after a second rebalance, and such a group is refused.
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_becomes_one_of_the_new_protocol_and_a_classic_one_again(strategy: str) -> None:
     with Broker(process=True) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
