@@ -49,7 +49,7 @@ class Members:
         return sorted(len(own) for own in self.owned.values() if own)
 
 
-# Not cooperative-sticky: librdkafka's keeps data in its assignments after a second rebalance, and such a group is refused.
+# Not cooperative-sticky: librdkafka keeps data in its assignments then, and such a group is refused.
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_becomes_one_of_the_new_protocol_and_a_classic_one_again(strategy: str) -> None:
     with Broker(process=True) as broker:

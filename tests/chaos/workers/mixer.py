@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.chaos.history import Assign, Op, Poll, Send
 from tests.chaos.workers.base import error_of
-from tests.chaos.workers.transactional import Lost, Transactional
+from tests.chaos.workers.transactional import CALL_S, Lost, Transactional
 
 ABORTS = 0.15
 
@@ -45,6 +45,9 @@ class Mixer(Transactional):
                 else:
                     self._poll(op, consumer)
             if self.chance.random() < ABORTS:
+                # An abort takes messages from librdkafka's queue that were sent and never answered, and their sequence
+                # numbers go to the next ones: to a broker those are retries (docs/chaos.md).
+                self.producer.flush(CALL_S)
                 return self.abort(op, "on purpose")
         except KafkaException as raised:
             error = error_of(raised)
