@@ -69,6 +69,13 @@ class Attack:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
+    def wait_ended(self) -> bool:
+        """Until some are. A connection is made before the node has looked at it."""
+        deadline_s = time.monotonic() + 30
+        while self.ended() == 0 and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        return self.ended() > 0
+
 
 @contextmanager
 def attack(
