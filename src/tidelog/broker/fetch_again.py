@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 LEAST_ROOM: Final = 64 * 1024
 ANSWER_BYTES_MAX: Final = 8 << 20
+"""The loop reads this much in about a millisecond. A client may ask for more and is given it in several answers."""
 SHORT_ANSWER_BYTES: Final = 512 * 1024
 """The most while others wait for news: a megabyte, read and sent, takes the loop more than half a millisecond."""
-"""The loop reads this much in about a millisecond. A client may ask for more and is given it in several answers."""
 COPIED_BYTES_MAX: Final = 4000
 """Up to here it is cheaper to copy the records into the answer than to hand the transport three pieces."""
 _SESSIONS_FROM: Final = 7
