@@ -9,9 +9,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tidelog.testing import Broker
+from tidelog.testing.wire import Wire
 
 PATIENCE_S = 30
+ONE_GENERATION = {"group.initial.rebalance.delay.ms": "1500"}
+"""Both classic members join at once: librdkafka's cooperative-sticky keeps data in its assignments from the second
+generation on, and such a group is not migrated."""
 
 
 class Members:
@@ -49,10 +58,9 @@ class Members:
         return sorted(len(own) for own in self.owned.values() if own)
 
 
-# Not cooperative-sticky: librdkafka keeps data in its assignments then, and such a group is refused.
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_group_becomes_one_of_the_new_protocol_and_a_classic_one_again(strategy: str) -> None:
-    with Broker(process=True) as broker:
+    with Broker(ONE_GENERATION, process=True) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("t", 6)])["t"].result(PATIENCE_S)
 
@@ -69,5 +77,25 @@ def test_a_group_becomes_one_of_the_new_protocol_and_a_classic_one_again(strateg
         members.consumers.pop().close()
         members.poll_until(lambda: members.shares() == [3, 3])
         assert described().type.name == "CLASSIC"
+        for consumer in members.consumers:
+            consumer.close()
+
+
+def test_a_group_whose_assignor_keeps_data_in_its_assignments_stays_as_it_is() -> None:
+    """As in Apache Kafka: tests/scenarios/consumer_group_scenes.py."""
+    with Broker(process=True) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 6)])["t"].result(PATIENCE_S)
+        members = Members(broker.bootstrap_servers)
+        for shares in ([6], [3, 3]):
+            members.add(**{"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 300})
+            members.poll_until(lambda shares=shares: members.shares() == shares)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
+        )
+        with Wire(broker.bootstrap_servers) as wire:
+            refused = wire.call(request, 1, ConsumerGroupHeartbeatResponse)
+        assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "keeps data in the assignments" in (refused.error_message or "")
         for consumer in members.consumers:
             consumer.close()

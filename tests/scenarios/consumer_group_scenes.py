@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidelog.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -132,10 +134,23 @@ def a_regular_expression(scene: Scene) -> None:
     )
 
 
+def a_consumer_for_a_group_with_data_in_its_assignments(scene: Scene) -> None:
+    """librdkafka's cooperative-sticky keeps some there from the second generation on."""
+    member_id, generation = scene.joined("a")
+    owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[0, 1, 2, 3])
+    value = encode(ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=b"sticky"), 0)
+    assignments = {member_id: b"\x00\x00" + value}
+    scene.call("a", scene.sync_request(member_id, generation, assignments=assignments), 5)
+    _beat(scene, "is refused", **{**_JOIN, "member_id": "b"})
+    scene.heartbeat("a", member_id, generation)
+    scene.call("a", DescribeGroupsRequest(groups=[scene.group]), 5)
+
+
 CONSUMER_SCENES = [
     consumers_that_are_refused,
     a_consumer_comes_and_goes,
     a_static_consumer,
     commits_of_consumers,
     a_regular_expression,
+    a_consumer_for_a_group_with_data_in_its_assignments,
 ]
