@@ -4,7 +4,7 @@ to start with a sentence that names the file; and verify names the damage in eit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
 
@@ -28,19 +28,23 @@ from tidelog.testing.simulation import SimulatedWorld
 
 TOPICS = ("a", "b")
 RECORDS = 20
-CONFIG = {"metadata.log.max.record.bytes.between.snapshots": "800"}
-"""The first snapshot knows both topics: what a log lost behind it is another matter."""
+SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+"""One with each change of the metadata."""
+HELD = {"snapshot": TOPICS, "behind": TOPICS[:1]}
+"""The topics that the metadata snapshot knows; others are in the log behind it."""
 
 
 @cache
 def left(how: str) -> SimDisk:
-    """The disk of a node that had two topics and was stopped, or killed, or killed with metadata snapshots."""
+    """The disk of a node that had two topics and was stopped, or killed, or killed with a metadata snapshot."""
 
     async def scenario() -> SimDisk:
-        world = SimulatedWorld(1, config=CONFIG if how == "snapshot" else None)
+        world, held = SimulatedWorld(1), HELD.get(how, ())
+        if held:
+            world.disk = await snapshotted(held)
         await world.start()
         async with world.client("writer") as cluster:
-            for topic in TOPICS:
+            for topic in TOPICS[len(held) :]:
                 await create_topics(cluster, [NewTopic(name=topic, partitions=1)])
             for number in range(RECORDS):
                 for topic in TOPICS:
@@ -54,6 +58,17 @@ def left(how: str) -> SimDisk:
         return world.disk
 
     return run(scenario())
+
+
+async def snapshotted(topics: Sequence[str]) -> SimDisk:
+    """The disk of a node with these topics and a snapshot of all its metadata; whoever starts next writes none."""
+    world = SimulatedWorld(0, config=SNAPSHOTS)
+    await world.start()
+    async with world.client("first") as cluster:
+        for topic in topics:
+            await create_topics(cluster, [NewTopic(name=topic, partitions=1)])
+    world.kill()
+    return world.disk
 
 
 async def read_all(world: SimulatedWorld) -> dict[str, list[bytes] | str]:
@@ -115,6 +130,7 @@ def cut(random: Random) -> Callable[[bytearray], object]:
 
 
 METADATA = "/data/__cluster_metadata-0"
+HOW = ("stopped", "killed", *HELD)
 
 
 def files(disk: SimDisk) -> list[str]:
@@ -123,7 +139,14 @@ def files(disk: SimDisk) -> list[str]:
     return [path for path in names if "/b-0/" not in path and not path.endswith("/.lock")]
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed", "snapshot"])
+def is_lost_end(path: str, how: str, kind: str) -> bool:
+    """Whether a topic may be lost with the end of the metadata log. With all of it only behind a snapshot: without one
+    the node does not start."""
+    is_log = path.startswith(f"{METADATA}/") and path.endswith(".log")
+    return is_log and (how == "behind" or (how == "killed" and kind != "missing"))
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_undamaged(how: str) -> None:
     disk = left(how).crash(keep_page_cache=True)
     assert [finding for finding in findings(disk) if finding.severity == "damage"] == []
@@ -131,8 +154,8 @@ def test_undamaged(how: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["flip", "cut", "missing"])
-@pytest.mark.parametrize("how", ["stopped", "killed", "snapshot"])
-def test_one_damage(how: str, kind: str) -> None:
+@pytest.mark.parametrize("how", HOW)
+def test_one_damage(how: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     for path in files(left(how).crash(keep_page_cache=True)):
         for seed in range(1 if kind == "missing" else 2):
             disk = left(how).crash(keep_page_cache=True)
@@ -142,6 +165,7 @@ def test_one_damage(how: str, kind: str) -> None:
             else:
                 change(disk, path, (flip if kind == "flip" else cut)(random))
             told = findings(disk)
+            caplog.clear()
             refusal, found, names = outcome(disk)
             where = f"{kind} of {path}, {how}, seed {seed}"
             if refusal:
@@ -152,11 +176,25 @@ def test_one_damage(how: str, kind: str) -> None:
                 if found[topic] == values:
                     continue
                 assert told, where
-                if path == f"{METADATA}/00000000000000000000.log" and how == "killed" and kind != "missing":
+                if topic not in HELD.get(how, ()) and is_lost_end(path, how, kind):
                     # A crash may tear its last batch, so that one is cut; what it told of is kept, out of the way.
                     assert any(name.startswith(f"{topic}-0.") and name.endswith("-stray") for name in names), where
+                    assert f"{topic}-0 is not in the metadata: kept as /data/{topic}-0." in caplog.text, where
                 else:
                     assert "CORRUPT_MESSAGE" in str(found[topic]), f"{where}: {found[topic]!r}"
+
+
+def test_a_topic_that_went_with_the_metadata_log_behind_a_snapshot_is_kept_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = left("behind").crash(keep_page_cache=True)
+    for path in tree(disk, METADATA):
+        if path.endswith(".log"):
+            disk.remove(path)
+    refusal, found, names = outcome(disk)
+    assert (refusal, found["a"]) == ("", expected()["a"])
+    (stray,) = [name for name in names if name.endswith("-stray")]
+    assert f"b-0 is not in the metadata: kept as /data/{stray}" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

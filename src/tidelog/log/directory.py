@@ -41,6 +41,8 @@ class LogDirectory:
         self._disk = disk
         self._lock = lock
         self._removals: list[tuple[int, str]] = []
+        self.strays: list[str] = []
+        """Paths of partitions that an earlier start has set aside."""
         self.path = path
         self.meta: MetaProperties | None = None
         self.partitions: dict[Name, PartitionLog] = {}
@@ -78,6 +80,8 @@ class LogDirectory:
         for name in self._disk.list_dir(self.path):
             if name.endswith(DELETE_DIR):
                 self._removals.append((0, name))
+            elif name.endswith(STRAY_DIR):
+                self.strays.append(f"{self.path}/{name}")
 
     def _drop_stale(self) -> None:
         there = set(self.found())

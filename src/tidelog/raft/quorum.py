@@ -84,6 +84,13 @@ class Quorum:
         self._voters = self._newest_voters(voters, newest, state)
         check_only_voter(self._node_id, self._voters.ids() or state.voters, self.directory)
         if newest is not None and self._log.log_end_offset < newest.end_offset:
+            # A power cut may take a new segment, before anything in it was acknowledged; or somebody took the files.
+            _logger.warning(
+                "the metadata log in %s ends at offset %d: it begins anew behind its newest snapshot, at %d",
+                self.directory,
+                self._log.log_end_offset,
+                newest.end_offset,
+            )
             self._log.truncate_fully_and_start_at(newest.end_offset)
         self._take_leadership(now_ms, newest, state)
         return self._replay(newest, held)

@@ -23,6 +23,7 @@ from tidelog.replication.log_config import LogConfigs
 from tidelog.replication.partition import Partition
 
 _SMALL_PER_STEP = 100
+_NAMED = 5
 _log = logging.getLogger("tidelog.partitions")
 
 Name = tuple[str, int]
@@ -99,6 +100,7 @@ class Partitions:
                 _log.warning("%s-%d is not in the metadata: kept as %s", name, index, path)
             elif log.mend_topic_id(topic.topic_id):
                 _log.warning("%s/partition.metadata was damaged: its topic id is written again", log.directory)
+        _warn_of_strays(directory.strays)
 
     def _unique_hex(self) -> str:
         return self._random.randbytes(16).hex()
@@ -249,6 +251,13 @@ class Partitions:
 
     def high_watermarks(self, home: Home) -> dict[Name, int]:
         return {name: partition.high_watermark for name, partition in self._by_name.items() if partition.home is home}
+
+
+def _warn_of_strays(paths: Sequence[str]) -> None:
+    """Again at each start, in one line: nothing else tells of them, and somebody may miss their topics."""
+    if paths:
+        more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+        _log.warning("set aside by an earlier start, which did not know them: %s%s", ", ".join(paths[:_NAMED]), more)
 
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

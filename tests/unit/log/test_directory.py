@@ -240,6 +240,7 @@ class TestDeletion:
         assert directory.remove_due(10**12) == 0
         assert disk.read_file(f"{path}/{0:020d}.log") == content
         assert directory.partitions == {}
+        assert directory.strays == [path]
 
 
 class TestCheckpoints:

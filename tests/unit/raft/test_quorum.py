@@ -354,6 +354,29 @@ async def test_a_log_without_the_snapshot_it_needs_stops_the_start() -> None:
         Voter(disk).start()
 
 
+def test_a_log_that_is_gone_behind_a_snapshot_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """What was committed after the snapshot went with it, and nobody can say whether that was anything."""
+
+    async def scenario() -> None:
+        disk = new_disk()
+        voter = Voter(disk, snapshot_bytes=1).start()
+        await voter.append(b"in the snapshot")
+        voter.quorum._snapshot_bytes = 1 << 30
+        await voter.append(b"behind it")
+        disk = disk.crash(keep_page_cache=True)
+        for name in disk.list_dir(DIR):
+            if name.endswith(".log"):
+                disk.remove(f"{DIR}/{name}")
+        assert caplog.messages == []
+        assert Voter(disk).start().state == [b"in the snapshot"]
+        (snapshot,) = list_snapshots(disk, DIR)
+        assert f"{DIR} ends at offset 0: it begins anew behind its newest snapshot, at {snapshot.end_offset}" in (
+            caplog.text
+        )
+
+    run(scenario())
+
+
 @on_loop
 async def test_leftovers_of_a_snapshot_that_was_never_finished_are_removed() -> None:
     disk = new_disk()

@@ -234,6 +234,20 @@ def test_what_the_metadata_does_not_know_is_set_aside_and_kept(world: World, cap
     assert b"precious" in (world.disk.read_file(f"data/{aside}/{0:020d}.log") or b"")
 
 
+def test_what_was_set_aside_is_named_at_each_start(world: World, caplog: Any) -> None:
+    world.create("t", 7)
+    world.directory.close(world.clock.now_ms, high_watermarks=world.partitions.high_watermarks(world.home))
+    world.publisher.image = MetadataImage()
+    world.open()
+    assert "set aside by an earlier start" not in caplog.text
+    for _ in range(2):
+        caplog.clear()
+        world.restart()
+        (line,) = caplog.messages
+        assert line.startswith("set aside by an earlier start, which did not know them: data/t-0.")
+        assert line.endswith(" and 2 more") and line.count("-stray") == 5
+
+
 def test_a_directory_of_another_topic_of_that_name_is_set_aside(world: World) -> None:
     """Deleted and made again while this node was away."""
     world.create("t")
