@@ -14,11 +14,13 @@ from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.coordinator import GroupCoordinator
 from tidelog.kernel.ports import Clock
 from tidelog.log.transactions import Marker
-from tidelog.metadata.image import MetadataDelta, TopicImage
+from tidelog.metadata.image import MetadataDelta
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.driving import Driver
 from tidelog.node.group_configs import GroupConfigs
+from tidelog.node.internal_topic import InternalTopic
+from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.shard_log import PartitionShardLog
 
@@ -68,10 +70,9 @@ class Groups:
         random: Random,
         deadlines: Deadlines,
     ) -> None:
-        self._partitions = partitions
-        self._publisher = publisher
         self._clock = clock
         self._driver = Driver(clock, deadlines)
+        self._topic = InternalTopic(OFFSETS_TOPIC, partitions, publisher, self)
         self._configs = GroupConfigs(publisher, config)
         self.coordinator = GroupCoordinator(
             _group_config(config), _Topics(publisher), clock, random, self._driver.wake, self._configs
@@ -90,11 +91,7 @@ class Groups:
         self._configs.on_delta(delta)
         if not self._driver.is_running:
             return
-        for topic in delta.deleted:
-            if topic.name == OFFSETS_TOPIC:
-                self._unload(topic)
-        if any(topic.name == OFFSETS_TOPIC for topic in (*delta.created, *delta.changed)):
-            self.load()
+        self._topic.on_delta(delta)
         if delta.deleted:
             self.coordinator.topics_deleted((topic.name, topic.topic_id) for topic in delta.deleted)
         changed = {topic.name for topic in (*delta.created, *delta.deleted, *delta.changed)}
@@ -102,28 +99,20 @@ class Groups:
             self.coordinator.topics_changed(changed, came_or_went=bool(delta.created or delta.deleted))
 
     def load(self) -> None:
-        """Also again, when a partition that could not be opened is there now."""
-        topic = self._publisher.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return
-        # Somebody may have created it by hand: its partitions decide where a group lives, not what the file says.
-        self.coordinator.config = replace(self.coordinator.config, offsets_topic_num_partitions=len(topic.partitions))
-        for index, state in sorted(topic.partitions.items()):
-            partition = self._partitions.get(OFFSETS_TOPIC, index)
-            if partition is None:
-                self.coordinator.runtime.unload(index, state.leader_epoch)
-            else:
-                log = PartitionShardLog(partition, self._clock)
-                partition.when_marked = partial(self._end_transaction, index)
-                self.coordinator.runtime.load(index, state.leader_epoch, log)
+        self._topic.load()
+
+    def set_shard_count(self, count: int) -> None:
+        self.coordinator.config = replace(self.coordinator.config, offsets_topic_num_partitions=count)
+
+    def load_shard(self, index: int, epoch: int, partition: Partition) -> None:
+        partition.when_marked = partial(self._end_transaction, index)
+        self.coordinator.runtime.load(index, epoch, PartitionShardLog(partition, self._clock))
+
+    def unload_shard(self, index: int, epoch: int) -> None:
+        self.coordinator.runtime.unload(index, epoch)
 
     def _end_transaction(self, index: int, marker: Marker) -> None:
         self.coordinator.end_transaction(index, marker.producer_id, marker.committed)
-
-    def _unload(self, topic: TopicImage) -> None:
-        """A topic of that name may come back, and its epochs begin anew."""
-        for index, state in sorted(topic.partitions.items()):
-            self.coordinator.runtime.unload(index, state.leader_epoch)
 
     # looking
 

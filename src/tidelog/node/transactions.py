@@ -18,12 +18,14 @@ from tidelog.coordinator.txn.ports import TopicPartition
 from tidelog.coordinator.txn.state import TransactionState
 from tidelog.kernel.ports import Clock
 from tidelog.log.transactions import Marker
-from tidelog.metadata.image import MetadataDelta, TopicImage
+from tidelog.metadata.image import MetadataDelta
 from tidelog.metadata.live_config import LiveConfig
 from tidelog.metadata.publisher import MetadataPublisher
 from tidelog.node.driving import Driver
+from tidelog.node.internal_topic import InternalTopic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.markers import write_marker
+from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
 from tidelog.replication.shard_log import PartitionShardLog
 
@@ -114,10 +116,9 @@ class Transactions:
         deadlines: Deadlines,
         producer_ids: ProducerIds,
     ) -> None:
-        self._partitions = partitions
-        self._publisher = publisher
         self._clock = clock
         self._driver = Driver(clock, deadlines)
+        self._topic = InternalTopic(TRANSACTIONS_TOPIC, partitions, publisher, self)
         self.coordinator = TransactionCoordinator(
             _transaction_config(config),
             LocalMarkers(partitions, publisher, clock),
@@ -137,34 +138,21 @@ class Transactions:
         self._driver.stop()
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        if not self._driver.is_running:
-            return
-        for topic in delta.deleted:
-            if topic.name == TRANSACTIONS_TOPIC:
-                self._unload(topic)
-        if any(topic.name == TRANSACTIONS_TOPIC for topic in (*delta.created, *delta.changed)):
-            self.load()
+        if self._driver.is_running:
+            self._topic.on_delta(delta)
 
     def load(self) -> None:
-        """Also again, when a partition that could not be opened is there now."""
-        topic = self._publisher.image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return
-        # Somebody may have created it by hand: its partitions decide where an id lives, not what the file says.
-        config = self.coordinator.config
-        self.coordinator.config = replace(config, state_log_num_partitions=len(topic.partitions))
-        for index, state in sorted(topic.partitions.items()):
-            partition = self._partitions.get(TRANSACTIONS_TOPIC, index)
-            if partition is None:
-                self.coordinator.unload(index, state.leader_epoch)
-            else:
-                log = PartitionShardLog(partition, self._clock, base_sequence=NO_SEQUENCE)
-                self.coordinator.load(index, state.leader_epoch, log)
+        self._topic.load()
 
-    def _unload(self, topic: TopicImage) -> None:
-        """A topic of that name may come back, and its epochs begin anew."""
-        for index, state in sorted(topic.partitions.items()):
-            self.coordinator.unload(index, state.leader_epoch)
+    def set_shard_count(self, count: int) -> None:
+        self.coordinator.config = replace(self.coordinator.config, state_log_num_partitions=count)
+
+    def load_shard(self, index: int, epoch: int, partition: Partition) -> None:
+        log = PartitionShardLog(partition, self._clock, base_sequence=NO_SEQUENCE)
+        self.coordinator.load(index, epoch, log)
+
+    def unload_shard(self, index: int, epoch: int) -> None:
+        self.coordinator.unload(index, epoch)
 
     # looking
 
