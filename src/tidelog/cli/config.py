@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.cli.common import (
     Parser,
     UsageError,
-    add_bootstrap,
     add_json,
     ask,
     key_value,
@@ -16,6 +15,7 @@ from tidelog.cli.common import (
     print_table,
     report,
 )
+from tidelog.cli.verbs import add_verbs, asks
 
 if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
@@ -26,8 +26,12 @@ DEFAULT: Final = "default"
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser("config", help="get, set and unset configs of topics, brokers and groups")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    add_verbs(
+        commands, "config", "get, set and unset configs of topics, brokers and groups", _add_get, _add_set, _add_unset
+    )
+
+
+def _add_get(verbs: argparse._SubParsersAction[Parser]) -> None:
     get = verbs.add_parser("get", help="show configs")
     _add_resource(get)
     get.add_argument("names", nargs="*", metavar="NAME", help="only these configs")
@@ -35,7 +39,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     get.add_argument("--synonyms", action="store_true", help="where the value comes from, and what it covers")
     get.add_argument("--docs", action="store_true", help="with a line of documentation each")
     add_json(get)
-    get.set_defaults(run=lambda args: ask(args, lambda cluster: _get(cluster, args)), words="names")
+    asks(get, _get, words="names")
+
+
+def _add_set(verbs: argparse._SubParsersAction[Parser]) -> None:
     change = verbs.add_parser("set", help="set configs")
     _add_resource(change)
     change.add_argument("values", nargs="*", metavar="NAME=VALUE", help="what to set")
@@ -47,13 +54,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     change.add_argument("--dry-run", action="store_true", help="have the broker check the request, change nothing")
     change.set_defaults(run=_run_set, words="values")
+
+
+def _add_unset(verbs: argparse._SubParsersAction[Parser]) -> None:
     unset = verbs.add_parser("unset", help="back to the default")
     _add_resource(unset)
     unset.add_argument("names", nargs="+", metavar="NAME", help="what to unset")
     unset.add_argument("--dry-run", action="store_true", help="have the broker check the request, change nothing")
     unset.set_defaults(run=_run_unset, words="names")
-    for verb in verbs.choices.values():
-        add_bootstrap(verb)
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:

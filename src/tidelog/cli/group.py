@@ -11,15 +11,14 @@ from tidelog.cli import group_reset
 from tidelog.cli.common import (
     CommandError,
     Parser,
-    add_bootstrap,
     add_json,
     add_names,
-    ask,
     names_of,
     print_json,
     print_table,
     report,
 )
+from tidelog.cli.verbs import add_states, add_verbs, asks, report_missing, states_of
 
 if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
@@ -29,14 +28,15 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser("group", help="list, describe, reset and delete consumer groups")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    _add_list(verbs)
-    _add_describe(verbs)
-    _add_delete(verbs)
-    group_reset.add_reset(verbs)
-    for verb in verbs.choices.values():
-        add_bootstrap(verb)
+    add_verbs(
+        commands,
+        "group",
+        "list, describe, reset and delete consumer groups",
+        _add_list,
+        _add_describe,
+        _add_delete,
+        group_reset.add_reset,
+    )
 
 
 # list
@@ -44,18 +44,16 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 def _add_list(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("list", help="list groups")
-    parser.add_argument(
-        "-s", "--state", action="append", default=[], help="only in this state, such as Stable or Empty"
-    )
+    add_states(parser, "Stable or Empty")
     parser.add_argument("-l", "--long", action="store_true", help="with type, protocol and state")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _list(cluster, args)))
+    asks(parser, _list)
 
 
 async def _list(cluster: Cluster, args: argparse.Namespace) -> int:
     from tidelog.client.groups import list_groups
 
-    states = [state for given in args.state for state in given.split(",")]
+    states = states_of(args)
     groups = await list_groups(cluster, states)
     if args.json:
         print_json(
@@ -91,7 +89,7 @@ def _add_describe(verbs: argparse._SubParsersAction[Parser]) -> None:
     kind.add_argument("--state", action="store_true", help="state, coordinator and assignor")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --members: the partitions of each")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _describe(cluster, args)))
+    asks(parser, _describe)
 
 
 async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -113,10 +111,7 @@ async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
             shown.append(await _show_offsets(cluster, group, args))
     if args.json:
         print_json(shown)
-    missing = {name: found for name, found in described.items() if isinstance(found, ClientError)}
-    if missing:
-        print("tidelog: `tidelog group list` shows the groups there are", file=sys.stderr)
-    return report(missing)
+    return report_missing(described, "group", "groups")
 
 
 async def _show_offsets(cluster: Cluster, group: GroupDescription, args: argparse.Namespace) -> Any:
@@ -267,7 +262,7 @@ def _add_delete(verbs: argparse._SubParsersAction[Parser]) -> None:
         metavar="TOPIC[:P,P]",
         help="delete only the offsets of this topic, and keep the group; may be repeated",
     )
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _delete(cluster, args)))
+    asks(parser, _delete)
 
 
 async def _delete(cluster: Cluster, args: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from tidelog.cli.common import (
     CommandError,
     Parser,
     UsageError,
-    add_bootstrap,
     add_json,
     add_names,
     ask,
@@ -23,6 +22,7 @@ from tidelog.cli.common import (
     print_table,
     report,
 )
+from tidelog.cli.verbs import add_verbs, asks
 
 if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser("topic", help="create, list, describe, change and delete topics")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    _add_create(verbs)
-    _add_list(verbs)
-    _add_describe(verbs)
-    _add_alter(verbs)
-    _add_delete(verbs)
-    _add_grow(verbs)
-    _add_trim(verbs)
-    for verb in verbs.choices.values():
-        add_bootstrap(verb)
+    add_verbs(
+        commands,
+        "topic",
+        "create, list, describe, change and delete topics",
+        _add_create,
+        _add_list,
+        _add_describe,
+        _add_alter,
+        _add_delete,
+        _add_grow,
+        _add_trim,
+    )
 
 
 # create
@@ -63,7 +64,7 @@ def _add_create(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--if-not-exists", action="store_true", help="no error for a topic that exists")
     parser.add_argument("--dry-run", action="store_true", help="have the broker check the request, create nothing")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _create(cluster, args)))
+    asks(parser, _create)
 
 
 async def _create(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -134,7 +135,7 @@ def _add_list(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--exclude-internal", action="store_true", help="leave out the broker's own topics")
     parser.add_argument("-l", "--long", action="store_true", help="with partitions and replicas")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _list(cluster, args)))
+    asks(parser, _list)
 
 
 async def _list(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -187,7 +188,7 @@ def _add_describe(verbs: argparse._SubParsersAction[Parser]) -> None:
     add_names(parser, "topic", "TOPIC", "the names; all topics when none is given")
     parser.add_argument("--offsets", action="store_true", help="with the first and next offset of each partition")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _describe(cluster, args)))
+    asks(parser, _describe)
 
 
 async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -335,7 +336,7 @@ def _add_delete(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("delete", help="delete topics and all their records")
     add_names(parser, "topic", "TOPIC", "the names, exactly as they are (no patterns)")
     parser.add_argument("--if-exists", action="store_true", help="no error for a topic that does not exist")
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _delete(cluster, args)))
+    asks(parser, _delete)
 
 
 async def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -393,7 +394,7 @@ def _add_trim(verbs: argparse._SubParsersAction[Parser]) -> None:
     where.add_argument("--offset-json-file", metavar="FILE", help="places in the format of kafka-delete-records")
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, delete nothing")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _trim(cluster, args)))
+    asks(parser, _trim)
 
 
 async def _trim(cluster: Cluster, args: argparse.Namespace) -> int:

@@ -10,15 +10,13 @@ from tidelog.cli.common import (
     CommandError,
     Parser,
     UsageError,
-    add_bootstrap,
     add_json,
     add_names,
-    ask,
     names_of,
     print_json,
     print_table,
-    report,
 )
+from tidelog.cli.verbs import add_states, add_verbs, asks, report_missing, states_of
 
 if TYPE_CHECKING:
     from tidelog.client.cluster import Cluster
@@ -27,13 +25,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = commands.add_parser("txn", help="list, describe and abort transactions")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    _add_list(verbs)
-    _add_describe(verbs)
-    _add_abort(verbs)
-    for verb in verbs.choices.values():
-        add_bootstrap(verb)
+    add_verbs(commands, "txn", "list, describe and abort transactions", _add_list, _add_describe, _add_abort)
 
 
 # list
@@ -41,9 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 def _add_list(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("list", help="list transactional ids and their states")
-    parser.add_argument(
-        "-s", "--state", action="append", default=[], help="only in this state, such as Ongoing or CompleteCommit"
-    )
+    add_states(parser, "Ongoing or CompleteCommit")
     parser.add_argument("--producer-id", action="append", default=[], type=int, help="only of this producer id")
     parser.add_argument(
         "--longer-than",
@@ -62,13 +52,13 @@ def _add_list(verbs: argparse._SubParsersAction[Parser]) -> None:
         help="only ids that this regular expression (RE2) describes as a whole",
     )
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _list(cluster, args)))
+    asks(parser, _list)
 
 
 async def _list(cluster: Cluster, args: argparse.Namespace) -> int:
     from tidelog.client.transactions import list_transactions
 
-    states = [state for given in args.state for state in given.split(",")]
+    states = states_of(args)
     found = await list_transactions(cluster, states, args.producer_id, args.duration_ms, args.pattern)
     if args.json:
         print_json(
@@ -94,7 +84,7 @@ def _add_describe(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("describe", help="show the state, the producer and the partitions of transactional ids")
     add_names(parser, "transactional-id", "ID", "the transactional ids")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _describe(cluster, args)))
+    asks(parser, _describe)
 
 
 _COLUMNS = (
@@ -119,10 +109,7 @@ async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
         print_json([_as_json(one) for one in found])
     elif found:
         print_table(_COLUMNS, [_row(one) for one in found])
-    missing = {name: one for name, one in described.items() if isinstance(one, ClientError)}
-    if missing:
-        print("tidelog: `tidelog txn list` shows the transactional ids there are", file=sys.stderr)
-    return report(missing)
+    return report_missing(described, "txn", "transactional ids")
 
 
 def _row(one: TransactionDescription) -> tuple[object, ...]:
@@ -163,7 +150,7 @@ def _add_abort(verbs: argparse._SubParsersAction[Parser]) -> None:
     which.add_argument("--start-offset", type=int, metavar="OFFSET", help="the one whose first record has this offset")
     which.add_argument("--producer-id", type=int, metavar="ID", help="the one of this producer")
     add_json(parser)
-    parser.set_defaults(run=lambda args: ask(args, lambda cluster: _abort(cluster, args)))
+    asks(parser, _abort)
 
 
 async def _abort(cluster: Cluster, args: argparse.Namespace) -> int:

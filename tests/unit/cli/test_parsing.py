@@ -120,7 +120,7 @@ class TestCommandLine:
         )
 
     def test_a_bug_is_called_a_bug(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tidelog.cli.topic.ask", lambda *_: 1 / 0)
+        monkeypatch.setattr("tidelog.cli.verbs.ask", lambda *_: 1 / 0)
         code, text = failed(capsys, "topic", "list")
         assert code == 1
         assert "unexpected ZeroDivisionError" in text
