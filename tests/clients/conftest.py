@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from tests.clients import matrix
+from tests.clients.adapters.java import Java
+from tests.clients.members import Members
 from tests.clients.model import Client
 from tests.clients.served import Served, serve
 from tools import apache
@@ -127,3 +129,19 @@ def name(request: pytest.FixtureRequest) -> str:
 def topic(client: Client, name: str) -> str:
     client.create_topic(name)
     return name
+
+
+@pytest.fixture
+def java(client_of: Callable[[str], Client]) -> Java:
+    client = client_of("Java")
+    assert isinstance(client, Java)
+    return client
+
+
+@pytest.fixture
+def members(java: Java, name: str) -> Iterator[Members]:
+    """Those that are left are closed with the test."""
+    made = Members(java, name)
+    yield made
+    for member in made.all:
+        member.close()

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
 import pytest
 
 from tests.clients.adapters.java import Java
 from tests.clients.matrix import JAVA_MARKS, section
 from tests.clients.members import PARTITIONS, Members, details, produce
-from tests.clients.model import Client, wait_for
+from tests.clients.model import wait_for
 
 pytestmark = [*JAVA_MARKS, section("Groups")]
-
-
-@pytest.fixture
-def java(client_of: Callable[[str], Client]) -> Java:
-    client = client_of("Java")
-    assert isinstance(client, Java)
-    return client
 
 
 @pytest.fixture
 def topic(java: Java, name: str) -> str:
     java.create_topic(name, partitions=PARTITIONS)
     return name
-
-
-@pytest.fixture
-def members(java: Java, name: str) -> Iterator[Members]:
-    with ExitStack() as stack:
-        made = Members(java, name)
-        stack.callback(lambda: [member.close() for member in made.all])
-        yield made
 
 
 @pytest.mark.parametrize("assignor", ["Range", "CooperativeSticky"])

@@ -11,20 +11,13 @@ import pytest
 from tests.clients.adapters.java import Java, JavaConsumer
 from tests.clients.adapters.java_transactions import JavaProducer
 from tests.clients.matrix import COMMANDS, JAVA_MARKS
-from tests.clients.model import Client, ConsumerOptions, wait_for
+from tests.clients.model import ConsumerOptions, wait_for
 from tests.clients.served import Served
 
 pytestmark = list(JAVA_MARKS)
 
 Table = list[dict[str, str]]
 Run = Callable[[str], str]
-
-
-@pytest.fixture
-def java(client_of: Callable[[str], Client]) -> Java:
-    client = client_of("Java")
-    assert isinstance(client, Java)
-    return client
 
 
 @pytest.fixture

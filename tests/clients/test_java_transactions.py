@@ -11,7 +11,7 @@ import pytest
 from tests.clients.adapters.java import Java, JavaConsumer
 from tests.clients.adapters.java_transactions import JavaProducer, TransactionAdmin
 from tests.clients.matrix import JAVA_MARKS, section
-from tests.clients.model import Client, ConsumerOptions, Partition, Refused, read, values, wait_for
+from tests.clients.model import ConsumerOptions, Partition, Refused, read, values, wait_for
 
 pytestmark = [*JAVA_MARKS, section("Transactions")]
 
@@ -21,13 +21,6 @@ PRODUCER_FENCED = 90
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 Open = Callable[..., JavaProducer]
-
-
-@pytest.fixture
-def java(client_of: Callable[[str], Client]) -> Java:
-    client = client_of("Java")
-    assert isinstance(client, Java)
-    return client
 
 
 @pytest.fixture
