@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
+from typing import TypeVar
 
 import pytest
 
@@ -35,6 +36,7 @@ GROUP_ID_NOT_FOUND = 69
 UNKNOWN_MEMBER_ID = 25
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+T = TypeVar("T")
 
 
 def wait_until_shared(members: Iterable[Consumer], partitions: set[Partition], records: list[Record]) -> None:
@@ -94,47 +96,60 @@ def test_resume(client: Client, topic: str) -> None:
 
 @feature("assignor: {assignor}", assignor=ASSIGNORS)
 def test_two_members(client: Client, shared_topic: str, broker: Served, assignor: str) -> None:
-    partitions = {(shared_topic, number) for number in range(4)}
     options = ConsumerOptions(group=shared_topic, assignor=assignor)
+    check_two_members(client, shared_topic, options, lambda: on_the_wire(broker, shared_topic).protocol_data)
+
+
+def check_two_members(client: Client, topic: str, options: ConsumerOptions, told: Callable[[], str]) -> None:
+    """One after the other; `told` is the assignor that the broker tells of while both are there."""
+    partitions = {(topic, number) for number in range(4)}
     records: list[Record] = []
     with closing(client.consumer(options)) as first:
-        first.subscribe(shared_topic)
+        first.subscribe(topic)
         wait_until_shared([first], partitions, records)
         with closing(client.consumer(options)) as second:
-            second.subscribe(shared_topic)
+            second.subscribe(topic)
             wait_until_shared([first, second], partitions, records)
             assert len(first.assignment()) == len(second.assignment()) == 2
-            assert on_the_wire(broker, shared_topic).protocol_data == assignor
-            wait_for_values([first, second], write_everywhere(client, shared_topic, 4, "shared"), records)
+            assert told() == (options.remote_assignor or options.assignor)
+            wait_for_values([first, second], write_everywhere(client, topic, 4, "shared"), records)
         wait_until_shared([first], partitions, records)
-        wait_for_values([first], write_everywhere(client, shared_topic, 4, "alone"), records)
+        wait_for_values([first], write_everywhere(client, topic, 4, "alone"), records)
 
 
-def static_member(client: Client, topic: str, instance: str) -> Consumer:
-    consumer = client.consumer(ConsumerOptions(group=topic, assignor="range", instance=instance))
+def static_member(client: Client, topic: str, instance: str, **options: str) -> Consumer:
+    chosen = ConsumerOptions(group=topic, instance=instance, **(options or {"assignor": "range"}))
+    consumer = client.consumer(chosen)
     consumer.subscribe(topic)
     return consumer
 
 
-@feature("static membership")
-def test_static_member(client: Client, shared_topic: str, broker: Served) -> None:
-    partitions = {(shared_topic, number) for number in range(4)}
+def look_around_a_return(client: Client, topic: str, look: Callable[[], T], **options: str) -> tuple[T, T]:
+    """What `look` sees while one of two static members is away, and when it is back. Nobody's partitions move."""
+    partitions = {(topic, number) for number in range(4)}
     records: list[Record] = []
-    with closing(static_member(client, shared_topic, "one")) as one:
-        with closing(static_member(client, shared_topic, "two")) as two:
+    with closing(static_member(client, topic, "one", **options)) as one:
+        with closing(static_member(client, topic, "two", **options)) as two:
             wait_until_shared([one, two], partitions, records)
             parts = (one.assignment(), two.assignment())
-        described = on_the_wire(broker, shared_topic)
-        assert described.group_state == "Stable"
-        before = {member.group_instance_id: member.member_id for member in described.members}
-        assert set(before) == {"one", "two"}
-        with closing(static_member(client, shared_topic, "two")) as two:
+        before = look()
+        with closing(static_member(client, topic, "two", **options)) as two:
             wait_until_shared([one, two], partitions, records)
             assert (one.assignment(), two.assignment()) == parts
-            after = {member.group_instance_id: member.member_id for member in on_the_wire(broker, shared_topic).members}
-            assert after["one"] == before["one"]
-            assert after["two"] != before["two"]
-            wait_for_values([one, two], write_everywhere(client, shared_topic, 4, "back"), records)
+            after = look()
+            wait_for_values([one, two], write_everywhere(client, topic, 4, "back"), records)
+    return before, after
+
+
+@feature("static membership")
+def test_static_member(client: Client, shared_topic: str, broker: Served) -> None:
+    away, back = look_around_a_return(client, shared_topic, lambda: on_the_wire(broker, shared_topic))
+    assert away.group_state == "Stable"
+    before = {member.group_instance_id: member.member_id for member in away.members}
+    assert set(before) == {"one", "two"}
+    after = {member.group_instance_id: member.member_id for member in back.members}
+    assert after["one"] == before["one"]
+    assert after["two"] != before["two"]
 
 
 def on_the_wire_new(broker: Served, group: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
@@ -145,47 +160,19 @@ def on_the_wire_new(broker: Served, group: str) -> ConsumerGroupDescribeResponse
 
 @feature("consumer protocol: {assignor}", assignor=("uniform", "range"))
 def test_two_members_of_the_consumer_protocol(client: Client, shared_topic: str, broker: Served, assignor: str) -> None:
-    partitions = {(shared_topic, number) for number in range(4)}
     options = ConsumerOptions(group=shared_topic, remote_assignor=assignor)
-    records: list[Record] = []
-    with closing(client.consumer(options)) as first:
-        first.subscribe(shared_topic)
-        wait_until_shared([first], partitions, records)
-        with closing(client.consumer(options)) as second:
-            second.subscribe(shared_topic)
-            wait_until_shared([first, second], partitions, records)
-            assert len(first.assignment()) == len(second.assignment()) == 2
-            assert on_the_wire_new(broker, shared_topic).assignor_name == assignor
-            wait_for_values([first, second], write_everywhere(client, shared_topic, 4, "shared"), records)
-        wait_until_shared([first], partitions, records)
-        wait_for_values([first], write_everywhere(client, shared_topic, 4, "alone"), records)
+    check_two_members(client, shared_topic, options, lambda: on_the_wire_new(broker, shared_topic).assignor_name)
 
 
 @feature("consumer protocol: static membership")
 def test_static_member_of_the_consumer_protocol(client: Client, shared_topic: str, broker: Served) -> None:
     """It leaves and comes back within its session: the group's epoch stays, and nobody's partitions move."""
-    partitions = {(shared_topic, number) for number in range(4)}
-    records: list[Record] = []
-
-    def member(instance: str) -> Consumer:
-        options = ConsumerOptions(group=shared_topic, remote_assignor="uniform", instance=instance)
-        consumer = client.consumer(options)
-        consumer.subscribe(shared_topic)
-        return consumer
-
-    with closing(member("one")) as one:
-        with closing(member("two")) as two:
-            wait_until_shared([one, two], partitions, records)
-            parts = (one.assignment(), two.assignment())
-        before = on_the_wire_new(broker, shared_topic)
-        assert {found.instance_id for found in before.members} == {"one", "two"}
-        with closing(member("two")) as two:
-            wait_until_shared([one, two], partitions, records)
-            assert (one.assignment(), two.assignment()) == parts
-            after = on_the_wire_new(broker, shared_topic)
-            assert after.group_epoch == before.group_epoch
-            assert after.assignment_epoch == before.assignment_epoch
-            wait_for_values([one, two], write_everywhere(client, shared_topic, 4, "back"), records)
+    before, after = look_around_a_return(
+        client, shared_topic, lambda: on_the_wire_new(broker, shared_topic), remote_assignor="uniform"
+    )
+    assert {found.instance_id for found in before.members} == {"one", "two"}
+    assert after.group_epoch == before.group_epoch
+    assert after.assignment_epoch == before.assignment_epoch
 
 
 @feature("remove a static member")
