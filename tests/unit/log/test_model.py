@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.log.helpers import DIRECTORY, TINY, batch_of, open_log, read_batches, sim_disk
+from tests.unit.log.walking import Walk, no_arguments
 from tidelog.kernel.errors import DiskFullError
 from tidelog.log.errors import LogError
 from tidelog.log.unsynced import FlushRound
@@ -325,7 +326,6 @@ def _ends_at_a_segment(model: LogModel, data: bytes) -> bool:
     return any(last < segment.base_offset <= following for segment in model.log.segments)
 
 
-# Hypothesis shortens what it finds, but it is slow; the same rules walked at random find more in a second.
 WALK_RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
     "append": lambda r: {
         "count": r.randint(1, 4),
@@ -336,20 +336,20 @@ WALK_RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
     },
     "append_as_follower": lambda r: {"count": r.randint(1, 12)},
     "append_to_a_full_disk": lambda r: {"room": r.randint(0, 150)},
-    "roll": lambda _: {},
-    "flush": lambda _: {},
-    "begin_a_round": lambda _: {},
-    "end_the_round": lambda _: {},
-    "checkpoint": lambda _: {},
+    "roll": no_arguments,
+    "flush": no_arguments,
+    "begin_a_round": no_arguments,
+    "end_the_round": no_arguments,
+    "checkpoint": no_arguments,
     "truncate": lambda r: {"part": r.random()},
     "start_again": lambda r: {"skip": r.randint(0, 5)},
     "delete_records": lambda r: {"part": r.random()},
     "retain": lambda r: {"wait": r.randint(0, 100)},
-    "stop_and_start": lambda _: {},
-    "kill": lambda _: {},
-    "cut_the_power": lambda _: {},
-    "repeat_the_last_batch_of_a_producer": lambda _: {},
-    "leave_a_gap_in_the_sequences": lambda _: {},
+    "stop_and_start": no_arguments,
+    "kill": no_arguments,
+    "cut_the_power": no_arguments,
+    "repeat_the_last_batch_of_a_producer": no_arguments,
+    "leave_a_gap_in_the_sequences": no_arguments,
     "read": lambda r: {
         "part": r.random(),
         "size": r.randint(0, 900),
@@ -357,40 +357,34 @@ WALK_RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
         "one": r.random() < 0.5,
     },
     "find_by_time": lambda r: {"part": r.random()},
-    "find_the_newest": lambda _: {},
-    "no_file_is_left_behind": lambda _: {},
+    "find_the_newest": no_arguments,
+    "no_file_is_left_behind": no_arguments,
 }
-WALK_WEIGHTS = {"append": 5, "cut_the_power": 2, "start_again": 0.2}
 
 
-def walk(seed: int, steps: int) -> None:
-    random = Random(seed)
-    model = LogModel()
-    model.start(seed=random.randrange(2**16))
-    weights = [WALK_WEIGHTS.get(name, 1) for name in WALK_RULES]
-    for name in random.choices(list(WALK_RULES), weights, k=steps):
-        arguments = WALK_RULES[name](random)
-        if name == "end_the_round" and model.round is None:
-            continue
-        if name == "roll" and not model.log.segments[-1].size:
-            continue
-        if name == "leave_a_gap_in_the_sequences" and not model.sequences:
-            continue
-        if name == "repeat_the_last_batch_of_a_producer" and model._last_of_a_producer() is None:
-            continue
-        getattr(model, name)(**arguments)
-        model.bounds_agree()
-        model.every_offset_is_read_from_its_batch()
+def look(model: LogModel) -> None:
+    model.bounds_agree()
+    model.every_offset_is_read_from_its_batch()
+
+
+WALK = Walk(
+    model=LogModel,
+    rules=WALK_RULES,
+    weights={"append": 5, "cut_the_power": 2, "start_again": 0.2},
+    possible={
+        "end_the_round": lambda model: model.round is not None,
+        "roll": lambda model: model.log.segments[-1].size,
+        "leave_a_gap_in_the_sequences": lambda model: model.sequences,
+        "repeat_the_last_batch_of_a_producer": lambda model: model._last_of_a_producer() is not None,
+    },
+    look=look,
+    steps=60,
+)
 
 
 @pytest.mark.parametrize("first", range(0, 500, 50))
 def test_random_walks(first: int) -> None:
-    for seed in range(first, first + 50):
-        try:
-            walk(seed, 60)
-        except Exception as error:
-            error.add_note(f"walk({seed}, 60)")
-            raise
+    WALK.take_each(range(first, first + 50))
 
 
 TestLogModel = LogModel.TestCase

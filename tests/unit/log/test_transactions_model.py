@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.log.helpers import TINY, append, batch_of, mark, open_log, read_batches, sim_disk
+from tests.unit.log.walking import Walk, no_arguments
 from tidelog.log.transactions import read_ending
 from tidelog.protocol.batch import TRANSACTIONAL, read_header
 
@@ -213,42 +214,35 @@ class TransactionsModel(RuleBasedStateMachine):
         self.ask_what_was_aborted(0.0, 10**9)
 
 
-RULES: dict[str, tuple[float, Callable[[Random], dict[str, Any]]]] = {
-    "send": (6, lambda r: {"producer": r.randrange(PRODUCERS), "count": r.randint(1, 3), "size": r.choice((5, 200))}),
-    "send_outside": (1, lambda r: {"size": r.choice((5, 200))}),
-    "end": (4, lambda r: {"producer": r.randrange(PRODUCERS), "commit": r.random() < 0.4, "bump": r.random() < 0.5}),
-    "roll": (0.5, lambda _: {}),
-    "flush": (1, lambda _: {}),
-    "checkpoint": (0.5, lambda _: {}),
-    "truncate": (0.5, lambda r: {"part": r.random()}),
-    "retain": (0.5, lambda r: {"wait": r.randint(0, 100)}),
-    "stop_and_start": (0.5, lambda _: {}),
-    "kill": (0.5, lambda _: {}),
-    "cut_the_power": (0.5, lambda _: {}),
-    "ask_what_was_aborted": (3, lambda r: {"part": r.random(), "length": r.randint(0, 30)}),
-    "ask_for_all": (1, lambda _: {}),
+RULES: dict[str, Callable[[Random], dict[str, Any]]] = {
+    "send": lambda r: {"producer": r.randrange(PRODUCERS), "count": r.randint(1, 3), "size": r.choice((5, 200))},
+    "send_outside": lambda r: {"size": r.choice((5, 200))},
+    "end": lambda r: {"producer": r.randrange(PRODUCERS), "commit": r.random() < 0.4, "bump": r.random() < 0.5},
+    "roll": no_arguments,
+    "flush": no_arguments,
+    "checkpoint": no_arguments,
+    "truncate": lambda r: {"part": r.random()},
+    "retain": lambda r: {"wait": r.randint(0, 100)},
+    "stop_and_start": no_arguments,
+    "kill": no_arguments,
+    "cut_the_power": no_arguments,
+    "ask_what_was_aborted": lambda r: {"part": r.random(), "length": r.randint(0, 30)},
+    "ask_for_all": no_arguments,
 }
-
-
-def walk(seed: int, steps: int) -> None:
-    random = Random(seed)
-    model = TransactionsModel()
-    model.start(seed=random.randrange(2**16))
-    for name in random.choices(list(RULES), [weight for weight, _ in RULES.values()], k=steps):
-        if name == "roll" and not model.log.segments[-1].size:
-            continue
-        getattr(model, name)(**RULES[name][1](random))
-        model.the_first_unstable_offset_agrees()
+RARE = ("roll", "checkpoint", "truncate", "retain", "stop_and_start", "kill", "cut_the_power")
+WALK = Walk(
+    model=TransactionsModel,
+    rules=RULES,
+    weights={"send": 6, "end": 4, "ask_what_was_aborted": 3, **dict.fromkeys(RARE, 0.5)},
+    possible={"roll": lambda model: model.log.segments[-1].size},
+    look=TransactionsModel.the_first_unstable_offset_agrees,
+    steps=80,
+)
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_random_walks(first: int) -> None:
-    for seed in range(first, first + 100):
-        try:
-            walk(seed, 80)
-        except Exception as error:
-            error.add_note(f"walk({seed}, 80)")
-            raise
+    WALK.take_each(range(first, first + 100))
 
 
 TestTransactionsModel = TransactionsModel.TestCase
