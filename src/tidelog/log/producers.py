@@ -96,6 +96,13 @@ class ProducerStates:
         earlier = self._check_sequence(header, state, first)
         if earlier is None:
             self._check_transaction(header, state)
+        elif header.attributes & TRANSACTIONAL and not 0 <= state.current_txn_first_offset <= earlier.first_offset:
+            # Nobody waits for the answer of a transaction that is over. A client that aborted before an answer had come
+            # gives the same number to the next message (librdkafka; chaos, W3 667602): as a retry it would be lost.
+            raise LogError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {first} again, of a transaction that is over",
+            )
         return earlier
 
     def _check_sequence(self, header: BatchHeader, state: ProducerState, first: int) -> ProducerBatch | None:

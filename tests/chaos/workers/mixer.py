@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.chaos.history import Assign, Op, Poll, Send
-from tests.chaos.workers.base import error_of
-from tests.chaos.workers.transactional import CALL_S, Lost, Transactional
-
-ABORTS = 0.15
+from tests.chaos.workers.transactional import Lost, Transactional
 
 
 class Mixer(Transactional):
@@ -20,7 +18,7 @@ class Mixer(Transactional):
         try:
             self.be_born()
             while not self.stopping.is_set():
-                self._transaction(consumer)
+                self.transaction(partial(self._steps, consumer))
                 self.rest()
         except Lost as lost:
             self.recorder.end(self.recorder.begin(), "ok", f"lost: {lost}")
@@ -35,27 +33,12 @@ class Mixer(Transactional):
         consumer.assign([TopicPartition(self.task.topic, number, 0) for number in numbers])
         return consumer
 
-    def _transaction(self, consumer: Consumer) -> None:
-        op = self.recorder.begin(transactional=True)
-        try:
-            self.producer.begin_transaction()
-            for step in range(self.chance.randint(1, 4)):
-                if self.chance.random() < 0.6:
-                    self._send(op, step)
-                else:
-                    self._poll(op, consumer)
-            if self.chance.random() < ABORTS:
-                # An abort takes messages from librdkafka's queue that were sent and never answered, and their sequence
-                # numbers go to the next ones: to a broker those are retries (docs/chaos.md).
-                self.producer.flush(CALL_S)
-                return self.abort(op, "on purpose")
-        except KafkaException as raised:
-            error = error_of(raised)
-            if error.fatal():
-                self.recorder.end(op, "fail", error.name())
-                raise Lost(error.name()) from raised
-            return self.abort(op, error.name())
-        return self.commit(op)
+    def _steps(self, consumer: Consumer, op: Op) -> None:
+        for step in range(self.chance.randint(1, 4)):
+            if self.chance.random() < 0.6:
+                self._send(op, step)
+            else:
+                self._poll(op, consumer)
 
     def _send(self, op: Op, step: int) -> None:
         partition = self.chance.randrange(self.task.partitions)

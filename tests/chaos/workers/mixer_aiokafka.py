@@ -11,7 +11,7 @@ from aiokafka.structs import RecordMetadata
 
 from tests.chaos.history import Assign, Op, Poll, Send
 from tests.chaos.workers.base import TRANSACTION_MS, Worker
-from tests.chaos.workers.mixer import ABORTS
+from tests.chaos.workers.transactional import ABORTS
 
 CALL_S = 30.0
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.history import Op, Outcome, Send
 from tests.chaos.workers.base import TRANSACTION_MS, Worker, error_of, known_offset
 
+ABORTS = 0.15
 CALL_S = 5.0
 TRIES_S = 40.0
 
@@ -37,13 +40,35 @@ class Transactional(Worker):
                 if not error_of(raised).retriable():
                     raise Lost(error_of(raised).name()) from raised
 
-    def send(self, op: Op, send: Send, topic: str, partition: int) -> None:
+    def transaction(self, fill: Callable[[Op], None]) -> Op:
+        """One transaction of what `fill` does; some are aborted on purpose."""
+        op = self.recorder.begin(transactional=True)
+        try:
+            self.producer.begin_transaction()
+            fill(op)
+            if self.chance.random() < ABORTS:
+                self.abort(op, "on purpose")
+                return op
+        except KafkaException as raised:
+            error = error_of(raised)
+            if error.fatal():
+                self.recorder.end(op, "fail", error.name())
+                raise Lost(error.name()) from raised
+            self.abort(op, error.name())
+            return op
+        self.commit(op)
+        return op
+
+    def send(self, op: Op, send: Send, topic: str, partition: int, **record: Any) -> None:
+        """`record`: what the record is, where it is more than its name as the value."""
+
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 send.offset = known_offset(message)
                 self.recorder.write(op)
 
-        self.producer.produce(topic, send.value, partition=partition, on_delivery=on_delivery)
+        record = record or {"value": send.value}
+        self.producer.produce(topic, partition=partition, on_delivery=on_delivery, **record)
 
     def commit(self, op: Op) -> None:
         """Asks for the commit until it is known how it ended."""

@@ -327,12 +327,25 @@ class TestProducers:
         mark(log, 5, commit=True)
         assert append(log, self.batch(sequence=1, attributes=0)).base_offset == 2
 
-    def test_a_retry_after_the_end_is_known_by_its_sequence(self) -> None:
+    def test_a_retry_within_the_transaction_is_known_by_its_sequence(self) -> None:
         log = open_log(sim_disk())
         send(log, 5)
-        mark(log, 5, commit=True)
         batch = self.batch()
         assert log.append(batch, read_header(batch), leader_epoch=0, now_ms=0).duplicate
+
+    @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+    @pytest.mark.parametrize("is_next_open", [False, True], ids=["before", "within"])
+    def test_the_sequence_of_a_transaction_that_is_over_is_refused(self, commit: bool, is_next_open: bool) -> None:
+        """librdkafka gives the number of a message that it aborted unanswered to the next one: no retry."""
+        log = open_log(sim_disk())
+        send(log, 5)
+        mark(log, 5, commit=commit)
+        if is_next_open:
+            verify(log, 5, 0, sequence=1)
+            append(log, self.batch(sequence=1))
+        end_offset = log.log_end_offset
+        assert self.refused(log, self.batch()) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert log.log_end_offset == end_offset
 
     def test_one_that_was_refused_before_must_come_first(self) -> None:
         """Two are on their way; the coordinator could not be asked for the first, and says yes to the second."""
