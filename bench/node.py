@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import generator, java_load, results, table
+from bench.cpu import stolen_s
 from bench.lab import HEAP, SYNC_MODE, Lab, sync_mode_is_known
 from bench.row import Figures, Row, Run, Side, key_of
 from tools import apache
@@ -114,10 +115,11 @@ class Bench:
                 continue
             full = runs[key]
             run = Run(full.lab, full.side, full.point, int(full.bytes * share), full.seconds * share, full.kept)
-            started = time.monotonic()
+            started, stolen = time.monotonic(), stolen_s()
             found = self._step(key, errors, lambda run=run: row.measure(run))
             if found is None:
                 continue
+            found["stolen_cores"] = (stolen_s() - stolen) / max(time.monotonic() - started, 0.01)
             first = row.shows[0]
             shown = f"{table.number(found[first])} {table.UNITS[first]}"
             say(f"  {row.name}, {name}, {key}: {shown} ({time.monotonic() - started:.1f} s)")

@@ -121,6 +121,8 @@ def figures(row: Row, found: dict[str, Any]) -> str:
     facts = (
         f"{found['runs']} runs of {found['size']}, client: {found['client']}, commit {found['commit']}, {found['when']}"
     )
+    if stolen := [run["stolen_cores"] for runs in found["cells"].values() for run in runs if "stolen_cores" in run]:
+        facts += f", {sum(stolen) / len(stolen):.2f} cores taken by the host"
     parts = [f"**{row.title}** (`{row.name}`; {facts})"]
     if lines:
         units = [UNITS[metric] for metric in shown]
