@@ -80,7 +80,7 @@ class Parked:
         self._context = context
         self._slot = slot
 
-    def answer(self, response: Struct) -> None:
+    def answer(self, response: Struct | Encoded) -> None:
         """A response that cannot be written is our bug, but not the bug of who hands it in: it costs the connection."""
         context = self._context
         try:

@@ -43,8 +43,9 @@ class StateMachine(Protocol[R]):
 
     def end_transaction(self, producer_id: int, committed: bool) -> None: ...
 
-    def loaded(self, now: Moment) -> None:
-        """The whole log was replayed: this node answers for the partition from now on."""
+    def loaded(self, now: Moment) -> Iterator[int]:
+        """The whole log was replayed: this node answers for the partition when this has ended. Each step gives its
+        cost, in units of loading: a small record is one."""
         ...
 
     def unloaded(self, now: Moment) -> None:

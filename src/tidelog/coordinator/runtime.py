@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from tidelog.coordinator.chores import Chores
 from tidelog.coordinator.decision import StateMachine
 from tidelog.coordinator.loading import Loading
 from tidelog.coordinator.moment import Moment
@@ -51,15 +52,19 @@ class CoordinatorRuntime(Generic[M]):
         self._wake = wake
         self._limits = limits or Limits()
         self._outbox = Outbox(wake)
+        self.chores = Chores(wake)
         self._places: dict[int, _Place[M]] = {}
         self._unflushed: list[Shard[M]] = []
         self._loading: list[int] = []
+        self._load_left = self._limits.load_slice
+        """What this turn may still load."""
         self._timer_ms: int | None = None
 
     # leadership
 
     def load(self, partition: int, epoch: int, log: ShardLog) -> None:
-        """This node has become the leader. A short log is loaded at once, a long one slice by slice in `poll`."""
+        """This node has become the leader. Short logs are loaded at once, long ones slice by slice in `poll`,
+        and so are many short ones."""
         place = self._places.get(partition)
         if place is not None and place.epoch >= epoch:
             return
@@ -68,7 +73,7 @@ class CoordinatorRuntime(Generic[M]):
         machine = self._machine(partition, self._outbox)
         shard = Shard(partition, machine, log, self._outbox, self._clock, self._limits)
         shard.when_changed = self._shard_changed
-        place = _Place(epoch, shard, Loading(machine, log.read_all()))
+        place = _Place(epoch, shard, Loading(machine, log.read_all(), lambda: Moment.of(self._clock)))
         self._places[partition] = place
         self._advance(partition, place)
 
@@ -116,17 +121,23 @@ class CoordinatorRuntime(Generic[M]):
 
     def deadline_ms(self) -> int | None:
         """When to call poll, on the clock's monotonic side; a time that has passed means now."""
-        return 0 if self._unflushed or self._loading or self._outbox.is_behind else self._timer_ms
+        is_behind = self._outbox.is_behind or self.chores.is_behind
+        return 0 if self._unflushed or self._loading or is_behind else self._timer_ms
 
     def poll(self) -> None:
+        self.chores.next_turn()
         unflushed, self._unflushed = self._unflushed, []
         for shard in unflushed:
             shard.flush()
             self._shard_changed(shard)
         self._outbox.next_turn()
-        for partition in self._loading[:1]:
-            self._advance(partition, self._places[partition])
+        self._load_left = self._limits.load_slice
+        while self._loading and self._load_left > 0:
+            self._advance(self._loading[0], self._places[self._loading[0]])
         self._tick()
+        if self.chores.go_on():
+            # What they have found may be due: it has a turn of its own.
+            self._timer_ms = 0
 
     def _tick(self) -> None:
         now_ms = Moment.of(self._clock).ms
@@ -151,7 +162,8 @@ class CoordinatorRuntime(Generic[M]):
     def _advance(self, partition: int, place: _Place[M]) -> None:
         assert place.loading is not None
         try:
-            done = place.loading.advance(self._limits.load_slice_records)
+            self._load_left = place.loading.advance(self._load_left)
+            done = place.loading.is_done
         except (ProtocolError, DiskError, LogError) as error:
             # Answering without the records that could not be read would hand out groups and offsets that are wrong.
             _log.error("the coordinator of partition %d cannot load: %s", partition, error)

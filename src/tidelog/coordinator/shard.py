@@ -32,7 +32,8 @@ Encoded = list[tuple[bytes, bytes | None]]
 class Limits:
     commit_timeout_ms: int = 5_000
     """offsets.commit.timeout.ms: how long an answer waits for the high watermark."""
-    load_slice_records: int = 5_000
+    load_slice: int = 250
+    """Units of loading in one turn, over all partitions: some ten milliseconds."""
     shared_batch_bytes: int = 512 * 1024
 
 
@@ -67,8 +68,6 @@ class Shard(Generic[M]):
     def start(self, end_offset: int) -> None:
         """The log was replayed up to end_offset, which need not be committed yet."""
         self._end = end_offset
-        now = Moment.of(self._clock)
-        self.machine.loaded(now)
         if end_offset > 0:
             self._log.when_committed(end_offset, lambda code: self._note_committed(code, end_offset))
         self._changed()

@@ -27,6 +27,7 @@ class Register:
         self.offsets: list[int] = []
         self.life: list[str] = []
         self.alarm_ms: int | None = None
+        self.steps_to_load = 0
 
     def encode(self, record: tuple[str, int]) -> tuple[bytes, bytes | None]:
         return record[0].encode(), str(record[1]).encode()
@@ -46,7 +47,10 @@ class Register:
         if committed:
             self.values.update(values)
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Moment) -> Iterator[int]:
+        for number in range(self.steps_to_load):
+            self.life.append(f"step {number}")
+            yield 1
         self.life.append("loaded")
 
     def unloaded(self, now: Moment) -> None:
@@ -278,7 +282,7 @@ def test_loading_replays_the_log_and_leaves_unknown_records_alone(caplog: pytest
 
 
 def test_a_long_log_is_loaded_slice_by_slice() -> None:
-    bench = Bench(load_slice_records=2)
+    bench = Bench(load_slice=2)
     bench.log = filled("a", "b", "c", "d", "e")
     bench.runtime.load(0, 1, bench.log)
     assert bench.runtime.find(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -290,6 +294,61 @@ def test_a_long_log_is_loaded_slice_by_slice() -> None:
     assert polls == 2
     assert bench.machines[0].values == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
     assert bench.wakes == 2
+
+
+def test_many_short_logs_are_loaded_in_slices_too() -> None:
+    bench = Bench(load_slice=10)
+    logs = [filled(*"abcd") for _ in range(10)]
+    for partition, log in enumerate(logs):
+        bench.runtime.load(partition, 1, log)
+    loaded = [sum(len(machine.offsets) for machine in bench.machines)]
+    while bench.runtime.is_loading:
+        bench.runtime.poll()
+        loaded.append(sum(len(machine.offsets) for machine in bench.machines))
+    # One record of each is looked at when it comes, to find those that are empty.
+    assert loaded == [17, 27, 37, 40]
+    assert all(machine.values == {"a": 0, "b": 1, "c": 2, "d": 3} for machine in bench.machines)
+
+
+def test_what_follows_the_log_is_loaded_in_slices_too() -> None:
+    bench = Bench(load_slice=2)
+    make = bench.make
+
+    def slow(partition: int, outbox: Outbox) -> Register:
+        machine = make(partition, outbox)
+        machine.steps_to_load = 3
+        return machine
+
+    bench.runtime._machine = slow
+    bench.runtime.load(0, 1, filled("a"))
+    assert bench.runtime.find(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert bench.machines[0].life == ["step 0"]
+    bench.runtime.poll()
+    assert bench.machines[0].life == ["step 0", "step 1", "step 2"]
+    bench.runtime.poll()
+    assert bench.machines[0].life[-1] == "loaded"
+    assert bench.shard.machine.values == {"a": 0}
+
+
+def test_an_empty_log_is_loaded_at_once_whatever_else_is() -> None:
+    bench = Bench(load_slice=1)
+    bench.runtime.load(0, 1, filled("a", "b"))
+    bench.runtime.load(1, 1, FakeLog())
+    assert bench.runtime.find(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert isinstance(bench.runtime.find(1), Shard)
+
+
+@pytest.mark.parametrize(("value", "polls"), [(b"1", 2), (b"1" + b" " * 600, 4)])
+def test_a_batch_of_many_records_is_loaded_in_slices_and_large_ones_count_more(value: bytes, polls: int) -> None:
+    bench = Bench(load_slice=3)
+    bench.log.append([(name.encode(), value) for name in "abcdefgh"], 0)
+    bench.runtime.load(0, 1, bench.log)
+    count = 0
+    while bench.runtime.is_loading:
+        bench.runtime.poll()
+        count += 1
+    assert count == polls
+    assert len(bench.machines[0].values) == 8
 
 
 def test_a_log_that_cannot_be_read_is_not_answered_from() -> None:
@@ -325,7 +384,7 @@ def test_transactions_in_the_log_take_effect_with_their_commit_marker() -> None:
 
 
 def test_a_marker_that_comes_while_a_partition_is_loaded_is_not_lost() -> None:
-    bench = Bench(load_slice_records=1)
+    bench = Bench(load_slice=1)
     record = RecordInput(b"a", b"1")
     bench.log.add(build_batch([record], attributes=TRANSACTIONAL, producer_id=7))
     bench.log.add(build_batch([RecordInput(b"b", b"2")], base_offset=1))

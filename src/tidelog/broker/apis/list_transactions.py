@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tidelog.broker.api import Api
 from tidelog.broker.context import Parked, RequestContext
+from tidelog.broker.long_answers import answer_in_slices
 from tidelog.coordinator.group.patterns import InvalidPattern, compile_pattern
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.txn.administration import list_all
@@ -14,21 +13,19 @@ from tidelog.protocol.messages.list_transactions import ListTransactionsRequest,
 
 
 def handle(request: ListTransactionsRequest, ctx: RequestContext) -> Parked | ListTransactionsResponse:
+    text = request.transactional_id_pattern
     try:
-        matches = _matcher(request.transactional_id_pattern)
+        pattern = compile_pattern(text) if text else None
     except InvalidPattern:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     parked = ctx.park()
     services = ctx.services
-    list_all(services.transaction_coordinator, request, matches, Moment.of(services.clock), parked.answer)
+
+    def answer(response: ListTransactionsResponse) -> None:
+        answer_in_slices(ctx, parked, response, "transaction_states")
+
+    list_all(services.transaction_coordinator, request, pattern, Moment.of(services.clock), answer)
     return parked
-
-
-def _matcher(text: str | None) -> Callable[[str], bool] | None:
-    if not text:
-        return None
-    pattern = compile_pattern(text)
-    return lambda name: bool(pattern.matches((name,)))
 
 
 API = Api(key=66, versions=range(0, 3), handle=handle)

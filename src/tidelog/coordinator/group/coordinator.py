@@ -75,7 +75,10 @@ class GroupCoordinator:
         self.config = config
         limits = Limits(commit_timeout_ms=config.offsets_commit_timeout_ms)
         self.runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
-            lambda partition, outbox: GroupMachine(config, random, outbox, topics, group_configs), clock, wake, limits
+            lambda partition, outbox: GroupMachine(config, random, outbox, topics, group_configs, self.runtime.chores),
+            clock,
+            wake,
+            limits,
         )
         self._topics = topics
 

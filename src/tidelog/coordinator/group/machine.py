@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
+from tidelog.coordinator.chores import Chores
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group import deletion
 from tidelog.coordinator.group.classic import ClassicGroup
@@ -68,7 +69,7 @@ from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 _log = logging.getLogger("tidelog.coordinator")
 TOMBSTONES_PER_BATCH = 1_000
-TIMERS_PER_TICK = 100
+TIMERS_PER_TICK = 20
 DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
@@ -80,6 +81,7 @@ class GroupMachine:
         outbox: Outbox,
         topics: Topics,
         group_configs: ConsumerGroupConfigs = defaults,
+        chores: Chores | None = None,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.persisted: dict[str, GroupMetadataValue] = {}
@@ -91,7 +93,9 @@ class GroupMachine:
         self._rebalance = Rebalance(config, self._timers, outbox)
         self._migrating = Migrating(config, topics, self.groups, self._rebalance, self._dissolve)
         downgrade = self._migrating.downgrade
-        self.consumers = ConsumerGroups(config, group_configs, topics, self._timers, random, outbox, downgrade)
+        self.consumers = ConsumerGroups(
+            config, group_configs, topics, self._timers, random, outbox, downgrade, chores or Chores()
+        )
         self._joining = Joining(config, self._rebalance, outbox, random)
         self._syncing = Syncing(self._rebalance, outbox)
         self._leaving = Leaving(self._rebalance)
@@ -152,10 +156,10 @@ class GroupMachine:
 
     # life
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Moment) -> Iterator[int]:
         for group_id in self.offsets.group_ids():
             self._ensure_group(group_id)
-        for group_id, value in self.persisted.items():
+        for group_id, value in list(self.persisted.items()):
             if group_id in self.consumers:
                 self.groups.pop(group_id, None)
                 continue
@@ -164,6 +168,7 @@ class GroupMachine:
                 self._rebalance.touch(group, member, now)
             if len(group.members) > self._config.group_max_size:
                 self._rebalance.prepare(group, now)
+            yield 1 + len(group.members) // 2
         if self.foreign:
             names = ", ".join(self.foreign.names()[:5])
             _log.warning(
@@ -171,7 +176,7 @@ class GroupMachine:
                 len(self.foreign),
                 names,
             )
-        self.consumers.loaded(now)
+        yield from self.consumers.loaded(now)
         self._schedule_expiry(now)
 
     def unloaded(self, now: Moment) -> None:

@@ -2,8 +2,8 @@
 
 The pattern comes from a client, so it must not be able to hold the node: RE2 matches in time linear in the name and the
 size of the compiled pattern, whatever the pattern says, and both sizes and the memory have a bound. Java's brokers take
-the same language (RE2J). Knows nothing of groups; who calls it decides when, and whether on a worker: RE2 lets other
-threads run while it matches.
+the same language (RE2J). Knows nothing of groups. Many names are matched in slices (chores.py): ten thousand of them,
+or a large pattern, take longer than others may be kept waiting.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from tidelog.coordinator.chores import Work
 from tidelog.kernel.errors import TidelogError
 
 PATTERN_LENGTH_MAX: Final = 16_384
@@ -18,6 +19,8 @@ PATTERN_LENGTH_MAX: Final = 16_384
 PROGRAM_SIZE_MAX: Final = 5_000
 """Instructions of RE2: what a name is matched against. A character of a literal is one, a dot about eight."""
 _MEMORY_MAX: Final = 8 << 20
+_STEPS_A_UNIT: Final = 100
+"""Instructions, each held against one byte of a name, in about a microsecond where the pattern is of the worst kind."""
 
 
 class InvalidPattern(TidelogError):
@@ -25,16 +28,29 @@ class InvalidPattern(TidelogError):
 
 
 class Pattern:
-    __slots__ = ("_fullmatch", "text")
+    __slots__ = ("_fullmatch", "_size", "text")
 
     def __init__(self, text: str, compiled: Any) -> None:
         self.text = text
         self._fullmatch = compiled.fullmatch
+        self._size: int = compiled.programsize
 
-    def matches(self, names: Iterable[str]) -> frozenset[str]:
-        """The names that the whole pattern describes, from their first to their last character."""
-        fullmatch = self._fullmatch
-        return frozenset(name for name in names if fullmatch(name))
+    def matches(self, name: str) -> bool:
+        """Whether the whole pattern describes the name, from its first to its last character."""
+        return bool(self._fullmatch(name))
+
+    def cost(self, name: str) -> int:
+        """Of one match, at worst."""
+        return 3 + len(name) * self._size // _STEPS_A_UNIT
+
+    def matching(self, names: Iterable[str]) -> Work[frozenset[str]]:
+        """Those that it matches."""
+        found: list[str] = []
+        for name in names:
+            if self.matches(name):
+                found.append(name)
+            yield self.cost(name)
+        return frozenset(found)
 
 
 def compile_pattern(text: str) -> Pattern:

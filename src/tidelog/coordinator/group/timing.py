@@ -29,6 +29,8 @@ class TimerKind(IntEnum):
     """A classic member of a consumer group was told to join again and has not."""
     CLASSIC_SYNC = 10
     """A classic member of a consumer group has joined and not asked for its assignment."""
+    MATCHED = 11
+    """A regular expression was held against all topics: what it has matched is to be stored."""
 
 
 class TimerKey(NamedTuple):

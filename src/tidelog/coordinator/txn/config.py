@@ -26,8 +26,6 @@ MARKERS_BACKOFF_MS = 100
 MARKERS_BACKOFF_MS_MAX = 5_000
 MARKERS_TIMEOUT_MS = 30_000
 """When markers of which nothing was heard are sent again."""
-LOADED_PER_SLICE = 500
-"""Records that are read in one turn when a partition is loaded."""
 SCHEDULED_PER_TICK = 1_000
 DUE_PER_TICK = 200
 """What one turn of the loop takes care of, when thousands are due at once."""

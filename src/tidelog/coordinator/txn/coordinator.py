@@ -13,10 +13,10 @@ from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.partitioning import partition_for
 from tidelog.coordinator.runtime import CoordinatorRuntime
-from tidelog.coordinator.shard import Limits, Shard
+from tidelog.coordinator.shard import Shard
 from tidelog.coordinator.shard_log import ShardLog, coordinator_error
 from tidelog.coordinator.txn.completing import MarkersToSend
-from tidelog.coordinator.txn.config import LOADED_PER_SLICE, TransactionConfig
+from tidelog.coordinator.txn.config import TransactionConfig
 from tidelog.coordinator.txn.counters import Counters
 from tidelog.coordinator.txn.machine import TransactionMachine
 from tidelog.coordinator.txn.ports import Markers, ProducerIdSource, TopicPartition
@@ -66,7 +66,6 @@ class TransactionCoordinator:
             ),
             clock,
             wake,
-            Limits(load_slice_records=LOADED_PER_SLICE),
         )
 
     # leadership

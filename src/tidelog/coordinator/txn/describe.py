@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from tidelog.coordinator.chores import Work
+from tidelog.coordinator.group.patterns import Pattern
 from tidelog.coordinator.txn.records import TransactionValue, group_by_topic
 from tidelog.coordinator.txn.state import BY_LABEL, TransactionState
 from tidelog.coordinator.txn.transaction import Transaction
@@ -39,16 +41,16 @@ class Filter(NamedTuple):
     states: frozenset[TransactionState] | None
     producer_ids: frozenset[int]
     duration_ms: int
-    matches: Callable[[str], bool] | None
+    pattern: Pattern | None
 
     @classmethod
-    def of(cls, request: ListTransactionsRequest, matches: Callable[[str], bool] | None) -> Filter:
+    def of(cls, request: ListTransactionsRequest, pattern: Pattern | None) -> Filter:
         known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
         return cls(
             known if request.state_filters else None,
             frozenset(request.producer_id_filters),
             request.duration_filter,
-            matches,
+            pattern,
         )
 
     def passes(self, transaction: Transaction, wall_ms: int) -> bool:
@@ -59,19 +61,27 @@ class Filter(NamedTuple):
             return False
         if self.duration_ms >= 0 and wall_ms - value.start_ms <= self.duration_ms:
             return False
-        return self.matches is None or self.matches(transaction.transactional_id)
+        return self.pattern is None or self.pattern.matches(transaction.transactional_id)
+
+    def cost(self, transaction: Transaction) -> int:
+        return 2 if self.pattern is None else 2 + self.pattern.cost(transaction.transactional_id)
 
 
-def list_transactions(transactions: Iterable[Transaction], wanted: Filter, wall_ms: int) -> list[Listed]:
-    return [
-        Listed(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.value.producer_id,
-            transaction_state=transaction.value.state.label,
-        )
-        for transaction in transactions
-        if wanted.passes(transaction, wall_ms)
-    ]
+def list_transactions(transactions: Iterable[Transaction], wanted: Filter, wall_ms: int) -> Work[list[Listed]]:
+    """Those that are there at the first step, each as it is when its turn comes."""
+    listed: list[Listed] = []
+    for transaction in list(transactions):
+        if wanted.passes(transaction, wall_ms):
+            value = transaction.value
+            listed.append(
+                Listed(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=value.producer_id,
+                    transaction_state=value.state.label,
+                )
+            )
+        yield wanted.cost(transaction)
+    return listed
 
 
 def unknown_states(names: Sequence[str]) -> Iterator[str]:

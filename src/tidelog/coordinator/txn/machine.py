@@ -88,9 +88,10 @@ class TransactionMachine:
 
     # life
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Moment) -> Iterator[int]:
         self._base_ms = now.ms
         self._unscheduled.extend(self.transactions)
+        return iter(())
 
     def _schedule_loaded(self, now: Moment) -> None:
         """In slices: tens of thousands of timers at once would stop the loop."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from tidelog.coordinator.chores import Work
+
 
 class Member(NamedTuple):
     instance_id: str | None
@@ -24,5 +26,6 @@ class Topic(NamedTuple):
 Assignment: TypeAlias = dict[str, dict[bytes, frozenset[int]]]
 """For every member, also for those that get nothing. Topics without a partition are left out."""
 
-Assignor: TypeAlias = Callable[[Mapping[str, Member], Mapping[bytes, Topic]], Assignment]
-"""Topics that are subscribed to and not among the topics do not exist (any more)."""
+Assignor: TypeAlias = Callable[[Mapping[str, Member], Mapping[bytes, Topic]], Work[Assignment]]
+"""Topics that are subscribed to and not among the topics do not exist (any more). A thousand members with subscriptions
+of their own take a tenth of a second, so it is work in slices; what it was given must not change meanwhile."""

@@ -11,25 +11,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
+from tidelog.coordinator.chores import Work
 from tidelog.coordinator.group.assignors.model import Assignment, Member, Topic
 from tidelog.coordinator.group.assignors.pools import pools
 
 
-def range_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Assignment:
+def range_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Work[Assignment]:
     ids = sorted(members, key=lambda member_id: _order(member_id, members[member_id]))
     assignment: Assignment = {member_id: {} for member_id in ids}
-    for pool in pools([members[member_id] for member_id in ids], topics):
+    for pool in (yield from pools([members[member_id] for member_id in ids], topics)):
         subscribers = [assignment[ids[number]] for number in pool.subscribers]
         cuts: dict[int, list[frozenset[int]]] = {}
+        yield 5 + len(subscribers) // 4
         for topic_id in pool.topics:
             count = topics[topic_id].partition_count
             ranges = cuts.get(count)
             if ranges is None:
                 ranges = cuts[count] = _cut(count, len(subscribers))
+                yield 3 + count // 4 + len(subscribers) // 4
             # Where there are fewer partitions than members, the last ones get none.
             for own, partitions in zip(subscribers, ranges, strict=False):
                 own[topic_id] = partitions
-    return {member_id: _unchanged(members[member_id].target, new) for member_id, new in assignment.items()}
+            yield 1 + len(ranges) // 6
+    for member_id, new in assignment.items():
+        assignment[member_id] = _unchanged(members[member_id].target, new)
+        yield 1 + len(new) // 6
+    return assignment
 
 
 def _order(member_id: str, member: Member) -> tuple[bool, str, str]:

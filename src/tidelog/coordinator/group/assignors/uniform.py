@@ -21,15 +21,16 @@ from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
+from tidelog.coordinator.chores import Work
 from tidelog.coordinator.group.assignors.model import Assignment, Member, Topic
 from tidelog.coordinator.group.assignors.pools import Pool, pools
 from tidelog.coordinator.group.assignors.stock import Stock
 
 SEARCH_MAX: Final = 50_000
-"""How many members the search for chains may look at in a group with different subscriptions: some ten milliseconds."""
+"""How many members the search for chains may look at in a group with different subscriptions."""
 
 
-def uniform_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Assignment:
+def uniform_assignor(members: Mapping[str, Member], topics: Mapping[bytes, Topic]) -> Work[Assignment]:
     return _Assigning(members, topics).run()
 
 
@@ -40,24 +41,33 @@ class _Assigning:
         self.ids = sorted(members)
         self.members = [members[member_id] for member_id in self.ids]
         self.topics = topics
-        self.pools = sorted(pools(self.members, topics), key=lambda pool: len(pool.subscribers))
+        self.pools: list[Pool] = []
         """Those with the fewest subscribers first: they have the least choice."""
         self.changed: dict[int, dict[bytes, set[int]]] = {}
         """What the members have that do not have their target."""
         self.load: list[int] = []
 
-    def run(self) -> Assignment:
-        taken = self._keep()
+    def run(self) -> Work[Assignment]:
+        found = yield from pools(self.members, self.topics)
+        self.pools = sorted(found, key=lambda pool: len(pool.subscribers))
+        taken = yield from self._keep()
         for pool in self.pools:
-            self._fill(pool, taken)
+            yield from self._fill(pool, taken)
         # A move in one pool can make room for one in a pool that was done before.
-        while sum(self._level(pool) for pool in self.pools):
-            pass
+        moves = 1
+        while moves:
+            moves = 0
+            for pool in self.pools:
+                moves += yield from self._level(pool)
         if len(self.pools) > 1:
-            self._chain()
-        return {member_id: self._result(number) for number, member_id in enumerate(self.ids)}
+            yield from self._chain()
+        assignment: Assignment = {}
+        for number, member_id in enumerate(self.ids):
+            own = assignment[member_id] = self._result(number)
+            yield 2 + len(own)
+        return assignment
 
-    def _keep(self) -> dict[bytes, set[int]]:
+    def _keep(self) -> Work[dict[bytes, set[int]]]:
         """Step 1: the partitions of each topic that somebody keeps."""
         taken: dict[bytes, set[int]] = {topic_id: set() for pool in self.pools for topic_id in pool.topics}
         for number, member in enumerate(self.members):
@@ -74,25 +84,29 @@ class _Assigning:
                 seen |= partitions
                 load += len(partitions)
             self.load.append(load)
+            yield 1 + 2 * len(member.target) + load // 16
         return taken
 
-    def _fill(self, pool: Pool, taken: Mapping[bytes, set[int]]) -> None:
+    def _fill(self, pool: Pool, taken: Mapping[bytes, set[int]]) -> Work[None]:
         """Step 2."""
         takers: list[tuple[int, int]] = []
         for topic_id in pool.topics:
             count, seen = self.topics[topic_id].partition_count, taken[topic_id]
+            yield 2
             if len(seen) == count:
                 continue
             if not takers:
                 takers = [(self.load[number], number) for number in pool.subscribers]
                 heapify(takers)
+                yield len(takers) // 4
             for partition in range(count):
                 if partition not in seen:
                     load, number = takers[0]
                     self._give(number, topic_id, partition)
                     heapreplace(takers, (load + 1, number))
+                    yield 2
 
-    def _level(self, pool: Pool) -> bool:
+    def _level(self, pool: Pool) -> Work[bool]:
         """Step 3 within a pool; whether anything moved.
 
         A member that gives stays at or above the lowest load and one that takes stays below the highest, so neither
@@ -101,10 +115,12 @@ class _Assigning:
         load = self.load
         loads = [load[number] for number in pool.subscribers]
         least = min(loads)
+        yield 3 + len(loads) // 12
         if max(loads) <= least + 1:
             return False
         topics = frozenset(pool.topics)
         givers = [(-load[one], one) for one in pool.subscribers if load[one] > least + 1 and self._has_any(one, topics)]
+        yield len(loads) // 6 + 2 * len(givers)
         if not givers:
             return False
         takers = [(load[number], number) for number in pool.subscribers]
@@ -116,6 +132,7 @@ class _Assigning:
             stock = stocks.get(giver)
             if stock is None:
                 stock = stocks[giver] = Stock(self._own(giver), self.members[giver].target, topics)
+                yield 8 + stock.left // 4
             self._give(taker, *stock.take())
             load[giver] -= 1
             heapreplace(takers, (load[taker], taker))
@@ -123,9 +140,10 @@ class _Assigning:
                 heapreplace(givers, (-load[giver], giver))
             else:
                 heappop(givers)
+            yield 2
         return bool(stocks)
 
-    def _chain(self) -> None:
+    def _chain(self) -> Work[None]:
         """Step 4, from the most loaded member down. Who finds nobody to give to is done: all whom it reaches have as
         much as it or one less, so no chain of another ends with them or leads through them."""
         pool_of = {topic_id: pool for pool in self.pools for topic_id in pool.topics}
@@ -134,7 +152,7 @@ class _Assigning:
         least, left = min(self.load), SEARCH_MAX
         while givers and left > 0 and -givers[0][0] > least + 1:
             giver = heappop(givers)[1]
-            reached, taker = self._reach(giver, pool_of)
+            reached, taker = yield from self._reach(giver, pool_of)
             left -= len(reached)
             if taker is None:
                 continue
@@ -143,16 +161,19 @@ class _Assigning:
                 self._give(taker, *self._take(before, pool.topics))
                 self.load[before] -= 1
                 taker = before
+                yield 15
             heappush(givers, (-self.load[giver], giver))
 
-    def _reach(self, giver: int, pool_of: Mapping[bytes, Pool]) -> tuple[dict[int, tuple[int, Pool]], int | None]:
+    def _reach(self, giver: int, pool_of: Mapping[bytes, Pool]) -> Work[tuple[dict[int, tuple[int, Pool]], int | None]]:
         """Breadth first, for the shortest chain: who got to a member and by which pool, and the member at its end."""
         reached: dict[int, tuple[int, Pool]] = {}
         seen: set[int] = set()
         members = deque([giver])
         while members:
             member = members.popleft()
-            for topic_id in sorted(self._topics_of(member)):
+            topics = sorted(self._topics_of(member))
+            yield 2 + len(topics) // 3
+            for topic_id in topics:
                 pool = pool_of[topic_id]
                 if id(pool) in seen:
                     continue
@@ -163,6 +184,7 @@ class _Assigning:
                         if self.load[number] < self.load[giver] - 1:
                             return reached, number
                         members.append(number)
+                yield 1 + len(pool.subscribers) // 4
         return reached, None
 
     def _topics_of(self, number: int) -> list[bytes]:

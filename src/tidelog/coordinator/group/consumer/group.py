@@ -25,15 +25,30 @@ _NOTHING: Target = {}
 class Live:
     """What of a group lives in memory and is made anew by whoever loads it."""
 
-    __slots__ = ("busy_until_ms", "computed", "connections", "is_stale", "target_due_ms")
+    __slots__ = (
+        "busy_until_ms",
+        "computed",
+        "computing",
+        "connections",
+        "is_stale",
+        "matched",
+        "matching",
+        "target_due_ms",
+    )
 
     def __init__(self) -> None:
         self.is_stale = True
         """The topics may have changed since the hash of the epoch was taken."""
         self.target_due_ms = 0
         """Before then no other target is computed."""
+        self.computing: object | None = None
+        """While a target is computed, in slices: the one whose result counts."""
         self.computed: tuple[int, dict[str, dict[bytes, frozenset[int]]]] | None = None
-        """A target, and its epoch, that will be written in the next turn."""
+        """A target, and its epoch, that is to be written."""
+        self.matching: set[str] = set()
+        """Regular expressions that are held against the topics, in slices."""
+        self.matched: dict[str, tuple[frozenset[str], int]] = {}
+        """The topics that one has matched, and the version of the metadata that they are from, to be written."""
         self.busy_until_ms = 0
         """Until then all members are asked to come back soon: others may follow the one that came or went."""
         self.connections: dict[str, int] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
+from tidelog.coordinator.chores import Chores
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.consumer.classic_members import ClassicMembers
@@ -35,9 +37,10 @@ class ConsumerGroups:
         random: Random,
         outbox: Outbox,
         downgrade: Downgrade,
+        chores: Chores,
     ) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
-        self._upkeep = Upkeep(config, configs, topics, timers)
+        self._upkeep = Upkeep(config, configs, topics, timers, chores)
         steps = Steps(self._upkeep)
         self._heartbeats = Heartbeats(self._upkeep, steps, random)
         self._leaving = ConsumerLeaving(self._upkeep, downgrade)
@@ -64,9 +67,10 @@ class ConsumerGroups:
         if group.is_unused:
             del self._groups[record.group_id]
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Moment) -> Iterator[int]:
         for group in self.all():
             self._upkeep.loaded(group, now)
+            yield 1 + len(group.members) // 4
 
     def upgraded(self, group_id: str, now: Moment) -> None:
         """A classic group has become this one."""
@@ -118,6 +122,8 @@ class ConsumerGroups:
             case TimerKind.TARGET:
                 return self._upkeep.expire_target(group, now)
             case TimerKind.REGEX:
+                return self._regexes.match(group, key.member_id, now)
+            case TimerKind.MATCHED:
                 return self._regexes.resolve(group, key.member_id, now)
         raise AssertionError(key)
 

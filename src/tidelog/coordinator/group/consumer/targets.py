@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from tidelog.coordinator.group.assignors import ASSIGNORS, Member, Topic
+from tidelog.coordinator.chores import Work
+from tidelog.coordinator.group.assignors import ASSIGNORS, Assignment, Member, Topic
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
 from tidelog.coordinator.group.consumer.model import Profile, Target
 from tidelog.coordinator.group.consumer.records import ConsumerRecord, MemberTarget, TargetEpoch
@@ -39,8 +40,8 @@ def wait_ms(group: ConsumerGroup, topics: Topics, interval_ms: int) -> int:
     return 0 if wait < _NO_WAIT_MS else wait
 
 
-def compute(group: ConsumerGroup, topics: Topics, default_assignor: str) -> dict[str, dict[bytes, frozenset[int]]]:
-    """For every member, what it shall have."""
+def compute(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Work[Assignment]:
+    """For every member that is there at the first step, what it shall have."""
     known: dict[bytes, Topic] = {}
     ids: dict[str, bytes] = {}
     for name in group.topics():
@@ -48,16 +49,18 @@ def compute(group: ConsumerGroup, topics: Topics, default_assignor: str) -> dict
         if topic_id is not None:
             ids[name] = topic_id
             known[topic_id] = Topic(topics.partition_count(name), None)
-    shared: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
-    members = {
-        member_id: Member(
-            profile.instance_id, profile.rack_id, _subscription(group, profile, ids, shared), group.target(member_id)
-        )
-        for member_id, profile in group.members.items()
-    }
     preferred = group.preferred_assignor()
+    profiles = list(group.members.items())
+    yield 3 * len(known) + len(profiles)
+    shared: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}
+    members: dict[str, Member] = {}
+    for member_id, profile in profiles:
+        before = len(shared)
+        subscription = _subscription(group, profile, ids, shared)
+        members[member_id] = Member(profile.instance_id, profile.rack_id, subscription, group.target(member_id))
+        yield 2 if len(shared) == before else 4 + len(subscription) // 3
     assignor = ASSIGNORS.get(preferred or default_assignor) or ASSIGNORS[default_assignor]
-    return assignor(members, known)
+    return (yield from assignor(members, known))
 
 
 def _subscription(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from tidelog.coordinator.chores import Chores, Work, finish
 from tidelog.coordinator.decision import Decision
+from tidelog.coordinator.group.assignors import Assignment
 from tidelog.coordinator.group.config import GroupConfig
 from tidelog.coordinator.group.consumer import targets
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
@@ -24,18 +26,25 @@ from tidelog.coordinator.moment import Moment
 from tidelog.coordinator.timers import Timers
 
 Outcome: TypeAlias = Decision[GroupRecord, None]
+NOTHING: Outcome = Decision((), None)
 SHORT_INTERVAL_MS = 100
 """The heartbeat interval while a group is not where it shall be; larger groups come less often."""
 
 
 class Upkeep:
     def __init__(
-        self, config: GroupConfig, configs: ConsumerGroupConfigs, topics: Topics, timers: Timers[TimerKey]
+        self,
+        config: GroupConfig,
+        configs: ConsumerGroupConfigs,
+        topics: Topics,
+        timers: Timers[TimerKey],
+        chores: Chores,
     ) -> None:
         self.config = config
         self._configs = configs
         self.topics = topics
         self._timers = timers
+        self.chores = chores
 
     # timers
 
@@ -75,6 +84,9 @@ class Upkeep:
         key = TimerKey(TimerKind.REGEX, group.group_id, regex)
         if key not in self._timers:
             self._timers.schedule(key, due_ms)
+
+    def has_matched(self, group: ConsumerGroup, regex: str, due_ms: int) -> None:
+        self._timers.schedule(TimerKey(TimerKind.MATCHED, group.group_id, regex), due_ms)
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None:
         for member_id in group.members:
@@ -143,35 +155,48 @@ class Upkeep:
 
     def target_records(self, group: ConsumerGroup, now: Moment) -> list[ConsumerRecord]:
         self._timers.cancel(TimerKey(TimerKind.TARGET, group.group_id))
-        group.live.computed = None
-        computed = self._compute(group, now)
-        return targets.records_of(group, computed, group.epoch, now.wall_ms)
-
-    def _compute(self, group: ConsumerGroup, now: Moment) -> dict[str, dict[bytes, frozenset[int]]]:
+        group.live.computing = group.live.computed = None
         group.live.target_due_ms = now.ms + self._wait_ms(group)
+        return targets.records_of(group, finish(self._compute(group)), group.epoch, now.wall_ms)
+
+    def _compute(self, group: ConsumerGroup) -> Work[Assignment]:
         return targets.compute(group, self.topics, self.config.group_consumer_assignors[0])
 
+    def _begin_target(self, group: ConsumerGroup, now: Moment) -> None:
+        group.live.target_due_ms = now.ms + self._wait_ms(group)
+        group.live.computing = name = object()
+        # A large group: others get their turn before a thousand records are written.
+        due_ms = min(group.live.target_due_ms, now.ms + 1)
+        self.chores.begin(self._computing(group, name, due_ms))
+
+    def _computing(self, group: ConsumerGroup, name: object, due_ms: int) -> Work[None]:
+        epoch = group.epoch
+        computed = yield from self._compute(group)
+        if group.live.computing is name:
+            group.live.computing, group.live.computed = None, (epoch, computed)
+            self._timers.schedule(TimerKey(TimerKind.TARGET, group.group_id), due_ms)
+
     def expire_target(self, group: ConsumerGroup, now: Moment) -> Outcome:
+        """Begin to compute it, or write it when that is done."""
         if group.epoch <= group.target_epoch or not group.members:
-            return Decision((), None)
+            return NOTHING
         if group.live.computed is None:
             if not self.is_target_due(group, now):
                 self.want_target(group, now)
-                return Decision((), None)
-            epoch, computed = group.epoch, self._compute(group, now)
-            if group.live.target_due_ms > now.ms:
-                # A large group: others get their turn before a thousand records are written.
-                group.live.computed = (epoch, computed)
-                self._timers.schedule(TimerKey(TimerKind.TARGET, group.group_id), now.ms + 1)
-                return Decision((), None)
-        else:
-            # Members may have come and gone since. Then the epoch is ahead of this target, and the next one follows.
-            epoch, computed = group.live.computed
-            group.live.computed = None
+            elif group.live.computing is None:
+                self._begin_target(group, now)
+            return NOTHING
+        epoch, computed = group.live.computed
+        group.live.computed = None
+        if epoch == group.epoch and computed.keys() != group.members.keys():
+            # A static member has come back under another id meanwhile, of which no epoch tells.
+            self._begin_target(group, now)
+            return NOTHING
+        # Others may have come and gone since. Then the epoch is ahead of this target, and the next one follows.
         records = targets.records_of(group, computed, epoch, now.wall_ms)
         return Decision(records, None, then=lambda now: self._targeted(group, now))
 
     def _targeted(self, group: ConsumerGroup, now: Moment) -> Outcome:
         if group.epoch > group.target_epoch:
             self.want_target(group, now)
-        return Decision((), None)
+        return NOTHING

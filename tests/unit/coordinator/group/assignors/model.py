@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from tidelog.coordinator.group.assignors import Assignment, Member, Topic
+from tidelog.coordinator.chores import finish
+from tidelog.coordinator.group.assignors import ASSIGNORS, Assignment, Member, Topic
 
 TOPICS = [bytes([number]) * 16 for number in range(1, 7)]
 NAMES = [f"member-{number:02}" for number in range(12)]
@@ -34,6 +35,10 @@ def group(members: Mapping[str, str], **counts: int) -> Group:
         {name: Member(None, None, frozenset(map(topic, topics)), {}) for name, topics in members.items()},
         {topic(letter): Topic(count) for letter, count in counts.items()},
     )
+
+
+def assign(name: str, of: Group) -> Assignment:
+    return finish(ASSIGNORS[name](of.members, of.topics))
 
 
 def topic(letter: str) -> bytes:

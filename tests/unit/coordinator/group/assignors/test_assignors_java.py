@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.unit.coordinator.group.assignors.model import TOPICS, Group, check_valid, load
-from tidelog.coordinator.group.assignors import ASSIGNORS, Assignment, Member, Topic
+from tests.unit.coordinator.group.assignors.model import TOPICS, Group, assign, check_valid, load
+from tidelog.coordinator.group.assignors import Assignment, Member, Topic
 from tools.apache import apache_libs, why_not
 
 pytestmark = [
@@ -96,7 +96,7 @@ def test_range_cuts_as_apache_cuts(apache: Apache, seed: int) -> None:
     group = Group({}, {topic_id: Topic(random.randint(1, 9)) for topic_id in TOPICS[:4]})
     for _ in range(30):
         change(group, random, equal=seed % 2 == 0)
-        ours = ASSIGNORS["range"](group.members, group.topics)
+        ours = assign("range", group)
         assert ours == apache.assign("range", group)
         group = group.with_targets(ours)
 
@@ -108,7 +108,7 @@ def test_uniform_is_as_even_as_apaches_and_with_equal_subscriptions_moves_no_mor
     group = Group({}, {topic_id: Topic(random.randint(1, 9)) for topic_id in TOPICS[:4]})
     for _ in range(30):
         change(group, random, equal=equal)
-        ours = ASSIGNORS["uniform"](group.members, group.topics)
+        ours = assign("uniform", group)
         theirs = apache.assign("uniform", group)
         check_valid(group, theirs)
         assert spread(ours) <= spread(theirs)

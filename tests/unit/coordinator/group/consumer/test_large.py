@@ -7,6 +7,8 @@ import pytest
 from tests.unit.coordinator.fakes import World
 from tests.unit.coordinator.group.consumer.members import Consumer, group_of
 from tidelog.coordinator.group.consumer import targets
+from tidelog.coordinator.group.coordinator import Client
+from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
 class Counted:
@@ -80,3 +82,47 @@ def test_a_heartbeat_that_says_nothing_new_asks_nothing_of_the_topics() -> None:
     world.advance(6_000)
     world.topics.partitions.clear()
     assert consumer.beat(tells=False).interval_ms == 5_000
+
+
+def test_a_static_member_that_comes_back_before_its_target_is_written_gets_that_of_its_new_id() -> None:
+    """No epoch tells of it, so no other target would follow; what was computed for its old id would go to nobody."""
+    world, (first, second) = large(2, 2_000)
+    static = Consumer(world, "old", instance_id="i")
+    for consumer in (first, second, static):
+        consumer.join()
+    world.advance(1_000)
+    first.leave()
+    group = group_of(world)
+    assert group.live.computed is not None
+    static.leave(-2)
+    back = Consumer(world, "new", instance_id="i").join()
+    assert (group.epoch, group.target_epoch) == (4, 3)
+    world.advance(2)
+    assert (group.epoch, group.target_epoch) == (4, 4)
+    for _ in range(3):
+        second.beat()
+        back.beat()
+    assert (len(second.owned), len(back.owned)) == (1_000, 1_000)
+
+
+def test_a_topic_that_comes_while_an_expression_is_matched_is_not_missed() -> None:
+    world = World()
+    world.topics.partitions = {f"topic-{number:05}": 1 for number in range(10_000)}
+    consumer = Consumer(world, "m", topics=None, regex="topic-.*")
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        subscribed_topic_regex=consumer.regex,
+        rebalance_timeout_ms=60_000,
+        topic_partitions=[],
+    )
+    world.groups.consumer_heartbeat(request, 1, Client("client", "/127.0.0.1"), lambda answer: None)
+    world.runtime.poll()
+    group = group_of(world)
+    assert group.live.matching == {consumer.regex}
+    world.topics.partitions["topic-late"] = 1
+    world.groups.topics_changed({"topic-late"}, came_or_went=True)
+    world.settle()
+    assert len(group.regexes["topic-.*"].topics) == 10_000
+    world.advance(1_000)
+    assert len(group.regexes["topic-.*"].topics) == 10_001

@@ -15,6 +15,7 @@ from tests.unit.coordinator.fakes import World
 from tests.unit.coordinator.group.consumer.classics import Classic
 from tests.unit.coordinator.group.consumer.members import GROUP, Consumer, Parts, group_of, send
 from tests.unit.coordinator.group.consumer.test_groups import commit_as
+from tidelog.coordinator.chores import finish
 from tidelog.coordinator.group.consumer import targets
 from tidelog.coordinator.group.consumer.group import ConsumerGroup, held_by
 from tidelog.protocol.errors import ErrorCode
@@ -234,7 +235,7 @@ class Groups(RuleBasedStateMachine):
     def _check_converged(self) -> None:
         group = group_of(self.world)
         assert (group.state, group.target_epoch) == ("Stable", group.epoch)
-        assert targets.compute(group, self.world.topics, "uniform") == dict(group.targets)
+        assert finish(targets.compute(group, self.world.topics, "uniform")) == dict(group.targets)
         owned = [part for member in self.members.values() for part in sorted(member.owned)]
         if self.classic is not None:
             owned += sorted(self.classic.owned)
