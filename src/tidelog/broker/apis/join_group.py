@@ -11,7 +11,7 @@ from tidelog.protocol.messages.join_group import JoinGroupRequest
 
 def handle(request: JoinGroupRequest, ctx: RequestContext) -> Parked:
     parked = ctx.park()
-    client = Client(ctx.client_id or "", ctx.client_host)
+    client = Client(ctx.client_id or "", ctx.client_host, ctx.connection.number, ctx.connection.abort)
     waiting = ctx.services.groups.join(request, ctx.version, client, parked.answer)
     if waiting is not None:
         parked.when_dropped(waiting.cancel)

@@ -100,6 +100,9 @@ class GroupCoordinator:
         if isinstance(shard, ErrorCode):
             answer(JoinGroupResponse(member_id=request.member_id, error_code=shard))
             return None
+        if shard.machine.is_stale(request, client.connection):
+            client.drop()
+            return None
         waiting: Waiting[JoinGroupResponse] = Waiting(answer)
         waiting.when_cancelled = lambda: self._abandon(request.group_id, waiting)
         join = Join.of(request, version, client, waiting)

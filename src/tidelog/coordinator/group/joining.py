@@ -151,6 +151,7 @@ class Joining:
             protocols=join.protocols,
             is_new=True,
             is_anonymous=is_anonymous,
+            connection=join.client.connection,
         )
         if not group.members:
             group.protocol_type = join.protocol_type
@@ -172,6 +173,7 @@ class Joining:
             )
             return NOTHING
         member = group.members[join.member_id]
+        member.connection = join.client.connection
         if group.state is GroupState.EMPTY:
             return self._refuse(join, ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         if self._must_rebalance(group, member, join):
@@ -205,6 +207,7 @@ class Joining:
         leader_before = group.leader_id
         before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
         member = group.replace_static(old, new_id)
+        member.connection = join.client.connection
         self._rebalance.touch(group, member, now)
         self._wait(group, member, join)
         if group.state is GroupState.COMPLETING_REBALANCE:

@@ -58,7 +58,7 @@ from tidelog.protocol.messages.consumer_group_heartbeat import (
 )
 from tidelog.protocol.messages.delete_groups import DeleteGroupsResponse
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
-from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupResponse
 from tidelog.protocol.messages.offset_commit import OffsetCommitResponse
 from tidelog.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -284,6 +284,20 @@ class GroupMachine:
 
         created = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_ms)
         return Decision((GroupWritten(group.group_id, created),), None, settled)
+
+    def is_stale(self, request: JoinGroupRequest, connection: int) -> bool:
+        """Whether the member has joined on a younger connection: it has given this one up. Were it heard, the others
+        could get what the member still works on, since who has joined has given up all that it does not name."""
+        group = self.group(request.group_id)
+        if group is None:
+            return False
+        member_id = request.member_id
+        if member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is not None:
+            member_id = group.static_ids.get(request.group_instance_id, UNKNOWN_MEMBER_ID)
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.is_stale(group.group_id, member_id, connection)
+        member = group.members.get(member_id)
+        return member is not None and connection < member.connection
 
     def abandon(self, group_id: str, waiting: Waiting[JoinGroupResponse], now: Moment) -> Outcome:
         """The connection of a parked JoinGroup has died. A member that knows its id may come back with it, until its

@@ -28,6 +28,8 @@ class Member:
     """It has not seen the answer to its first JoinGroup, so it cannot send heartbeats."""
     is_anonymous: bool = False
     """It does not know its id either: a client that asks again does so as another member."""
+    connection: int = 0
+    """The youngest one that it has joined on: what still comes out of an older one it has asked again since."""
     awaiting_join: Waiting[JoinGroupResponse] | None = None
     awaiting_sync: Waiting[SyncGroupResponse] | None = None
 

@@ -90,6 +90,7 @@ class ClassicMembers:
         return {topic_id: indexes for topic_id, indexes in named_ids if topic_id is not None}
 
     def _joined(self, group: ConsumerGroup, member_id: str, join: Join, now: Moment) -> Outcome:
+        group.live.connections[member_id] = join.client.connection
         self._upkeep.await_sync(group, member_id, now)
         response = JoinGroupResponse(
             generation_id=group.current(member_id).epoch,
