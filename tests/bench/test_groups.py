@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
+import pytest
+
+from bench import groups
 from bench.group_members import ClassicGroup, ConsumerMember, await_coordinator, connect
+from bench.group_nodes import Node
 from bench.groups import render
 from tidelog.testing import Broker
 
@@ -57,3 +65,43 @@ def test_the_table_has_a_column_for_each_side() -> None:
         "| join_ms | 1.2 | 1,234.5 |",
         "| stop | 5.0 | – |",
     ]
+
+
+def test_what_could_not_be_measured_is_said_below_the_table() -> None:
+    made = render({"consumer": {"apache": {"formed_s": 1.0}}}, {"consumer": {"apache": "not measured further: late"}})
+    assert made.splitlines()[3:] == ["", "consumer, apache: not measured further: late"]
+
+
+def test_a_group_that_does_not_settle_is_given_up_and_what_was_measured_before_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "SETTLED_S", 0.0)
+    monkeypatch.setattr(groups, "started", _no_node)
+    members: Any = [SimpleNamespace(count=2), SimpleNamespace(count=5)]
+
+    def measure(node: Node) -> dict[str, float]:
+        try:
+            asyncio.run(groups._settled(members, 8, []))
+        except groups.Unsettled as error:
+            raise groups.Unsettled(str(error), {"formed_s": 1.0}) from error
+        raise AssertionError("it has settled")
+
+    assert groups._measured("consumer", "apache", measure) == (
+        {"formed_s": 1.0},
+        "not measured further: after 0 s 7 of 8 partitions are owned, and 0 of 2 members have their share",
+    )
+
+
+def test_a_broker_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "started", _no_node)
+
+    def measure(node: Node) -> dict[str, float]:
+        raise RuntimeError("groups: no leader after 180 s")
+
+    found = groups._measured("consumer", "apache", measure)
+    assert found == ({}, "not measured: RuntimeError groups: no leader after 180 s")
+
+
+@contextmanager
+def _no_node(name: str, properties: Mapping[str, str]) -> Iterator[Node]:
+    yield Node(name, "127.0.0.1:1", 0, None)
