@@ -44,6 +44,8 @@ class Ledger:
         self.outcomes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.reads = 0
+        self.rollovers = 0
+        """How often a producer got another id, because the epochs of the one before had run out."""
 
     # producers
 
@@ -64,6 +66,7 @@ class Ledger:
         assert (producer_id, epoch) not in given, f"{transactional_id}: epoch {epoch} was given twice"
         given.add((producer_id, epoch))
         newest = self._newest.get(transactional_id)
+        self.rollovers += newest is not None and producer_id > newest.name[0]
         is_newer = newest is None or (producer_id, epoch) > newest.name
         assert newest is None or is_newer or sent_s < newest.since_s, (
             f"{transactional_id}: the epoch went back to {epoch}"

@@ -10,7 +10,7 @@ from typing import Any
 from tests.sim.groups_workload import run_groups
 from tests.sim.ledger import Ledger
 from tests.sim.seeds import seeds_of
-from tests.sim.transactions_workload import run_late_requests, run_transactions
+from tests.sim.transactions_workload import Plan, run_late_requests, run_plan, run_transactions
 from tidelog.sim.loop import run
 
 
@@ -47,3 +47,15 @@ def test_transactions_are_all_or_nothing_and_copies_exact(
     assert outcomes["committed"] and outcomes["aborted"] and outcomes["open"], "the simulation proves nothing"
     assert {"PRODUCER_FENCED", "CONCURRENT_TRANSACTIONS", "RequestTimeoutError"} & errors, "nothing has gone wrong"
     record_property(f"seeds of {workload}", len(seeds))
+
+
+def test_epochs_run_out_and_members_that_are_out_are_refused() -> None:
+    """Both are drawn by some seeds of the workload above; here that they do happen."""
+    rollovers = 0
+    errors: set[str] = set()
+    for seed in range(6):
+        ledger = run(run_plan(seed, Plan(shares=True, exhausts=True)), seed)
+        rollovers += ledger.rollovers
+        errors |= ledger.errors.keys()
+    assert rollovers > 6, "no epochs have run out"
+    assert {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"} & errors, "nobody was out of the group"

@@ -12,14 +12,17 @@ import pytest
 
 from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
-from tests.sim.transactions_workload import run_late_requests, run_transactions
+from tests.sim.transactions_workload import Plan, run_late_requests, run_plan, run_transactions
 from tests.sim.workload import run_bad_disk, run_full_disk, run_power_cuts, run_torn, run_workload
+from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.commit import Commit
 from tidelog.coordinator.group.consumer.group import ConsumerGroup
+from tidelog.coordinator.group.txn_commit import TxnCommit
 from tidelog.coordinator.shard import Shard
-from tidelog.coordinator.txn import ending
+from tidelog.coordinator.txn import ending, init
 from tidelog.coordinator.txn.coordinator import TransactionCoordinator
 from tidelog.coordinator.txn.machine import TransactionMachine
+from tidelog.coordinator.txn.transaction import Needs
 from tidelog.kernel.ports import File
 from tidelog.log import loading, scan, segment
 from tidelog.log.directory import METADATA_DIR, LogDirectory
@@ -301,3 +304,31 @@ def test_requests_of_older_connections_that_are_heard(monkeypatch: pytest.Monkey
     """What Apache Kafka does for clients of version 1: a late EndTxn ends the next transaction."""
     monkeypatch.setattr(TransactionMachine, "is_stale", lambda self, transactional_id, connection: False)
     assert_caught(run_late_requests, NOT_ALL_OR_NOTHING)
+
+
+def test_a_producer_id_that_is_kept_when_its_epochs_have_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin anew, and whoever still has a high one is not fenced."""
+    complete, resume = ending.complete, init.resume
+
+    def kept(value: Any, wall_ms: int) -> Any:
+        return complete(value, wall_ms)._replace(producer_id=value.producer_id)
+
+    def resumed(transaction: Any, *args: Any) -> Any:
+        found = resume(transaction, *args)
+        if isinstance(found, Needs) or not found.records or found.response.producer_epoch != 0:
+            return found
+        (record,) = found.records
+        same = {"producer_id": transaction.value.producer_id}
+        assert record.value is not None
+        fresh = record._replace(value=record.value._replace(**same))
+        return Decision((fresh,), found.response._replace(**same))
+
+    monkeypatch.setattr(ending, "complete", kept)
+    monkeypatch.setattr(init, "resume", resumed)
+    assert_caught(lambda seed: run_plan(seed, Plan(exhausts=True)), "the epoch went back to|was given twice")
+
+
+def test_a_transactional_commit_of_a_member_that_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-447: a copier that was asleep commits what another one has copied since."""
+    monkeypatch.setattr(TxnCommit, "_check", lambda self, group: ErrorCode.NONE)
+    assert_caught(lambda seed: run_plan(seed, Plan(shares=True)), r"the copy of 0 to \d+ is")

@@ -6,132 +6,38 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any, NamedTuple
 
 from tests.sim.groups_workload import net_of, raise_from
 from tests.sim.ledger import Ledger
-from tests.sim.peer import Peer
-from tests.sim.transactors import TIMEOUT_MS, Over, Transactor, Version
+from tests.sim.sharing import SESSION_MS
+from tests.sim.stations import IN, INPUT, OUT, PARTITIONS, WORK, Copier, Sharer, Station, Writer
+from tests.sim.transactors import TIMEOUT_MS
 from tests.sim.workload import PAGE_CACHE, SMALL, check_failure, start
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError
 from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, Fetched, FetchLimits, fetch_from
 from tidelog.client.metadata import TopicPartition
 from tidelog.client.topics import NewTopic, create_topics
+from tidelog.coordinator.decision import Decision
+from tidelog.coordinator.txn import init
+from tidelog.coordinator.txn.transaction import LAST_EPOCH, EndDecision, Needs
 from tidelog.protocol.batch import crc_is_valid, iter_headers, iter_records
 from tidelog.sim.net import NetOptions
 from tidelog.testing.simulation import SimulatedWorld
 
-WORK, OUT, IN = "work", "out", "in"
-PARTITIONS = 2
-INPUT = 10
-"""Records of the input: the copiers know them by their offsets."""
 CHAOS_S = 4.0
-GROUP = "copiers"
-SOURCE = TopicPartition(IN, 0)
 PLACES = [TopicPartition(topic, index) for topic in (WORK, OUT) for index in range(PARTITIONS)]
 CONFIG = {
     **SMALL,
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
 }
-
-
-class Station:
-    """One place where producers of one transactional id run, a life after the other."""
-
-    versions: tuple[Version, ...] = (1, 2)
-
-    def __init__(self, world: SimulatedWorld, ledger: Ledger, name: str, transactional_id: str) -> None:
-        self.world = world
-        self.ledger = ledger
-        self.name = name
-        self.random = Random(world.random.getrandbits(64))
-        self.is_ending = False
-        self._transactional_id = transactional_id
-
-    async def run(self) -> None:
-        number = 0
-        while not self.is_over():
-            number += 1
-            peer = Peer(self.world, f"{self.name}-{number}", timeout_s=0.7)
-            await peer.find_coordinator(self._transactional_id, transactional=True)
-            version = self.random.choice(self.versions)
-            life = self.world.loop.next_number()
-            producer = Transactor(self.ledger, peer, self.random, self._transactional_id, life, version)
-            try:
-                await producer.start()
-                await self.live(producer)
-            except Over:
-                if self.random.random() < 0.5:
-                    peer.hang_up()
-                else:
-                    peer.die(silent=self.random.random() < 0.5)
-            await asyncio.sleep(self.random.uniform(0.0, 0.3))
-
-    def is_over(self) -> bool:
-        return self.is_ending
-
-    async def live(self, producer: Transactor) -> None:
-        raise NotImplementedError
-
-    async def sleep(self) -> None:
-        """Now and then beyond the time-out of a transaction."""
-        if not self.is_ending and self.random.random() < 0.06:
-            await asyncio.sleep(self.random.uniform(0.3, 2.0) * TIMEOUT_MS / 1000)
-        else:
-            await asyncio.sleep(self.random.expovariate(20))
-
-
-class Writer(Station):
-    """Writes to several partitions, and commits, aborts or walks away."""
-
-    async def live(self, producer: Transactor) -> None:
-        for _ in range(self.random.randint(1, 6)):
-            transaction = self.ledger.begins(self.name)
-            for number in range(self.random.randint(1, 3)):
-                at = TopicPartition(WORK, self.random.randrange(PARTITIONS))
-                count = self.random.randint(1, 3)
-                await producer.send(
-                    transaction, at, [b"%s/%d/%d" % (transaction.name.encode(), number, part) for part in range(count)]
-                )
-                await self.sleep()
-            match self.random.random():
-                case chance if chance < 0.75:
-                    await producer.end(transaction, commit=True)
-                case chance if chance < 0.9:
-                    await producer.end(transaction, commit=False)
-                case _:
-                    raise Over("it has walked away", refused=False)
-            await self.sleep()
-            if self.is_ending:
-                return
-
-
-class Copier(Station):
-    """Reads on from the group's position, writes what it has read, and commits the position with it."""
-
-    is_done = False
-
-    def is_over(self) -> bool:
-        return self.is_done
-
-    async def live(self, producer: Transactor) -> None:
-        await producer.peer.find_coordinator(GROUP)
-        for _ in range(self.random.randint(1, 4) if not self.is_ending else 100):
-            position = await producer.fetch_offset(GROUP, SOURCE)
-            if position >= INPUT:
-                self.is_done = True
-                return
-            transaction = self.ledger.begins(self.name)
-            following = min(position + self.random.randint(1, 3), INPUT)
-            for offset in range(position, following):
-                at = TopicPartition(OUT, offset % PARTITIONS)
-                await producer.send(transaction, at, [b"%s/%d" % (transaction.name.encode(), offset)])
-            await self.sleep()
-            await producer.commit_offset(GROUP, SOURCE, following)
-            await producer.end(transaction, commit=self.random.random() < 0.85)
-            await self.sleep()
 
 
 class Watcher:
@@ -222,16 +128,72 @@ async def create_all(cluster: Cluster) -> None:
     await cluster.retrying(lambda: create_topics(cluster, topics))
 
 
+LATE = NetOptions(delay=0.06, delay_ms_max=2_500)
+EPOCHS_LEFT = 6
+"""Before those of a producer id run out, where that is what a run is about."""
+
+
+class Plan(NamedTuple):
+    """What a run of transactions is about."""
+
+    late: NetOptions | None = None
+    shares: bool = False
+    """The copiers are members of a group (KIP-447), each with a transactional id of its own."""
+    exhausts: bool = False
+    """The first epochs are the last ones: 32,767 transactions would take too long."""
+
+
 async def run_late_requests(seed: int) -> Ledger:
     """Nothing but late requests, of clients that keep their epoch: each is sent again on another connection, and the
     first one arrives in the middle of a later transaction."""
-    return await run_transactions(seed, LATE)
+    return await run_plan(seed, Plan(late=LATE))
 
 
-LATE = NetOptions(delay=0.06, delay_ms_max=2_500)
+async def run_transactions(seed: int) -> Ledger:
+    random = Random(f"{seed}-plan")
+    return await run_plan(seed, Plan(shares=random.random() < 0.4, exhausts=random.random() < 0.3))
 
 
-async def run_transactions(seed: int, late: NetOptions | None = None) -> Ledger:
+async def run_plan(seed: int, plan: Plan) -> Ledger:
+    if not plan.exhausts:
+        return await _run(seed, plan)
+    begin = init.begin
+
+    def with_few_epochs(*arguments: Any) -> EndDecision | Needs:
+        decision = begin(*arguments)
+        if isinstance(decision, Needs):
+            return decision
+        (record,) = decision.records
+        assert record.value is not None
+        epoch = LAST_EPOCH - EPOCHS_LEFT
+        records = (record._replace(value=record.value._replace(producer_epoch=epoch)),)
+        return Decision(records, decision.response._replace(producer_epoch=epoch))
+
+    init.begin = with_few_epochs
+    try:
+        return await _run(seed, plan)
+    finally:
+        init.begin = begin
+
+
+async def _stations(world: SimulatedWorld, ledger: Ledger, random: Random, plan: Plan, admin: Cluster) -> list[Station]:
+    stations: list[Station] = [
+        Writer(world, ledger, "w1", "t1"),
+        Writer(world, ledger, "w2", "t1" if random.random() < 0.5 else "t2"),
+    ]
+    for name in ("c1", "c2"):
+        if plan.shares:
+            topic_id = (await admin.topic(IN)).topic_id
+            stations.append(Sharer(world, ledger, name, f"copy-{name}", topic_id))
+        else:
+            stations.append(Copier(world, ledger, name, "copy"))
+    for station in stations if plan.late else ():
+        station.versions = (1,)
+    return stations
+
+
+async def _run(seed: int, plan: Plan) -> Ledger:
+    late = plan.late
     random = Random(f"{seed}-transactions")
     mode = PAGE_CACHE if late or random.random() < 0.3 else {}
     world = SimulatedWorld(seed, net=late or net_of(random), config={**CONFIG, **mode})
@@ -239,14 +201,7 @@ async def run_transactions(seed: int, late: NetOptions | None = None) -> Ledger:
     assert await world.start()
     async with world.client("admin") as admin, world.client("c") as first, world.client("u") as second:
         await create_all(admin)
-        stations: list[Station] = [
-            Writer(world, ledger, "w1", "t1"),
-            Writer(world, ledger, "w2", "t1" if random.random() < 0.5 else "t2"),
-            Copier(world, ledger, "c1", "copy"),
-            Copier(world, ledger, "c2", "copy"),
-        ]
-        for station in stations if late else ():
-            station.versions = (1,)
+        stations = await _stations(world, ledger, random, plan, admin)
         working = [asyncio.ensure_future(station.run()) for station in stations]
         reading = [
             asyncio.ensure_future(Watcher(ledger, committed=True).run(first)),

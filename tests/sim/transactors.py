@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Literal, TypeVar
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from tests.sim.ledger import Ledger, Transaction
 from tests.sim.peer import Peer
+from tests.sim.sharing import OUT, Share
 from tidelog.client.errors import BrokerError, ClientError
 from tidelog.client.metadata import TopicPartition
 from tidelog.protocol.batch import TRANSACTIONAL, RecordInput, build_batch
@@ -40,7 +41,6 @@ AGAIN = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NETWORK_EXCEPTION,
 }
@@ -124,7 +124,8 @@ class Transactor:
         await self._until(request, AddPartitionsToTxnResponse, 3, _add_code, serves="AddPartitionsToTxn")
         self._added.add(at)
 
-    async def commit_offset(self, group: str, at: TopicPartition, offset: int) -> None:
+    async def commit_offset(self, group: str, at: TopicPartition, offset: int, share: Share | None = None) -> None:
+        """As a member of the group, where it has a share in it: then one that is out must not commit (KIP-447)."""
         if self._version == 1:
             adding = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
@@ -143,6 +144,8 @@ class Transactor:
             producer_epoch=self.epoch,
             topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=at.topic, partitions=[part])],
         )
+        if share is not None:
+            request.member_id, request.generation_id_or_member_epoch = share.member_id, share.epoch
         version = 3 if self._version == 1 else 5
         await self._until(
             request,
@@ -150,6 +153,7 @@ class Transactor:
             version,
             lambda found: found.topics[0].partitions[0].error_code,
             serves="TxnOffsetCommit",
+            ends_life=ENDS_LIFE if share is None else ENDS_LIFE | OUT,
         )
 
     async def end(self, transaction: Transaction, *, commit: bool) -> None:
@@ -179,15 +183,29 @@ class Transactor:
         self._added.clear()
         if self._version == 2:
             assert (answer.producer_id, answer.producer_epoch) != (self.producer_id, self.epoch), "no new epoch"
+            self.ledger.rollovers += answer.producer_id != self.producer_id
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
 
     async def fetch_offset(self, group: str, at: TopicPartition) -> int:
+        """When no transaction stands between the committed offset and the next."""
+        while True:
+            offset = await self.stable_offset(group, at)
+            if offset is not None:
+                return offset
+            await asyncio.sleep(self.random.uniform(0.01, 0.1))
+
+    async def stable_offset(self, group: str, at: TopicPartition) -> int | None:
+        """None while an offset is to be committed with a transaction that has not ended."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=at.topic, partition_indexes=[at.partition])
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])
         request = OffsetFetchRequest(groups=[wanted], require_stable=True)
         answer = await self._until(request, OffsetFetchResponse, 8, _fetch_code)
-        return max(answer.groups[0].topics[0].partitions[0].committed_offset, 0)
+        found = answer.groups[0].topics[0].partitions[0]
+        if found.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            self.ledger.errors["UNSTABLE_OFFSET_COMMIT"] += 1
+            return None
+        return max(found.committed_offset, 0)
 
     # asking
 
@@ -198,6 +216,7 @@ class Transactor:
         version: int,
         code_of: Callable[[ResponseT], int],
         serves: str = "",
+        ends_life: Collection[ErrorCode] = ENDS_LIFE,
     ) -> ResponseT:
         """The same request until it is answered for good, or this life gives up."""
         is_first = True
@@ -218,7 +237,7 @@ class Transactor:
                     self.ledger.is_served(self.transactional_id, self.life, serves, sent_s)
                 return answer
             self.ledger.errors[code.name] += 1
-            if code in ENDS_LIFE:
+            if code in ends_life:
                 raise Over(code.name, refused=is_first)
             if code not in AGAIN:
                 raise BrokerError(code, f"{type(request).__name__} v{version} of {self.transactional_id}")
@@ -236,5 +255,7 @@ def _add_code(answer: AddPartitionsToTxnResponse) -> int:
 
 
 def _fetch_code(answer: OffsetFetchResponse) -> int:
+    """One that is not stable is an answer, too."""
     group = answer.groups[0]
-    return group.error_code or group.topics[0].partitions[0].error_code
+    code = group.error_code or group.topics[0].partitions[0].error_code
+    return ErrorCode.NONE if code == ErrorCode.UNSTABLE_OFFSET_COMMIT else code
