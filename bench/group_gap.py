@@ -1,20 +1,22 @@
-"""How long consumers that keep their partitions hear nothing when another one joins: librdkafka's, with records coming
-in to every partition a hundred times a second."""
+"""How long consumers that keep their partitions hear nothing when another one joins, with records coming in to every
+partition a hundred times a second."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from bench.gap_consumers import Consumers, Java, Librdkafka
 
 PARTITIONS = 6
 MEMBERS = 4
 """Two of them have two partitions, two have one. A fifth takes one partition: three members are not concerned."""
 PERIOD_S = 0.01
 SETTLE_S = 1.5
-PATIENCE_S = 60.0
+PATIENCE_S = 45.0
 
 
 class Gap(NamedTuple):
@@ -37,13 +39,12 @@ class _Arrivals:
         self.longest_s: dict[int, float] = {}
         self.owner: dict[int, int] = {}
 
-    def arrived(self, partition: int, owner: int) -> None:
-        now_s = time.perf_counter()
+    def arrived(self, partition: int, owner: int, at_s: float) -> None:
         with self.lock:
             if partition in self.last_s:
-                waited_s = now_s - self.last_s[partition]
+                waited_s = at_s - self.last_s[partition]
                 self.longest_s[partition] = max(self.longest_s.get(partition, 0.0), waited_s)
-            self.last_s[partition] = now_s
+            self.last_s[partition] = at_s
             self.owner[partition] = owner
 
     def forget(self) -> dict[int, float]:
@@ -57,15 +58,16 @@ class _Arrivals:
             return sorted(Counter(self.owner.values()).values())
 
 
-def measure(address: str, topic: str, group: str, config: dict[str, str]) -> Gap:
+def measure(address: str, topic: str, group: str, client: str, config: Mapping[str, str]) -> Gap:
     """`config` names the protocol: partition.assignment.strategy, or group.protocol=consumer."""
     arrivals, stop = _Arrivals(), threading.Event()
-    threads = [threading.Thread(target=_produce, args=(address, topic, stop))]
-    arguments = (address, topic, group, config, arrivals, stop)
-    threads += [threading.Thread(target=_consume, args=(number, *arguments)) for number in range(MEMBERS)]
+    producer = threading.Thread(target=_produce, args=(address, topic, stop))
+    kind = Java if client == "java" else Librdkafka
+    consumers: Consumers = kind(address, topic, group, config, arrivals.arrived)
     try:
-        for thread in threads:
-            thread.start()
+        producer.start()
+        for number in range(MEMBERS):
+            consumers.start(number)
         _wait(lambda: arrivals.shares() == [1, 1, 2, 2], "the first members")
         time.sleep(SETTLE_S)
         arrivals.forget()
@@ -73,18 +75,22 @@ def measure(address: str, topic: str, group: str, config: dict[str, str]) -> Gap
         before = max(arrivals.forget().values())
         owners = dict(arrivals.owner)
         started_s = time.perf_counter()
-        new = threading.Thread(target=_consume, args=(MEMBERS, *arguments))
-        threads.append(new)
-        new.start()
+        consumers.start(MEMBERS)
         _wait(lambda: MEMBERS in arrivals.owner.values(), "the new member")
         settled_s = time.perf_counter() - started_s
         time.sleep(SETTLE_S)
         silences = arrivals.forget()
     finally:
         stop.set()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-    moved = {partition for partition, owner in owners.items() if arrivals.owner[partition] != owner}
+        consumers.stop()
+        producer.join()
+    return _gap(owners, dict(arrivals.owner), silences, before, settled_s)
+
+
+def _gap(
+    owners: dict[int, int], owners_after: dict[int, int], silences: dict[int, float], before: float, settled_s: float
+) -> Gap:
+    moved = {partition for partition, owner in owners.items() if owners_after[partition] != owner}
     losers = {owners[partition] for partition in moved}
     kept = {partition for partition, owner in owners.items() if owner in losers} - moved
 
@@ -115,18 +121,3 @@ def _produce(address: str, topic: str, stop: threading.Event) -> None:
         next_s += PERIOD_S
         time.sleep(max(0.0, next_s - time.perf_counter()))
     producer.flush(10)
-
-
-def _consume(
-    owner: int, address: str, topic: str, group: str, config: dict[str, str], arrivals: _Arrivals, stop: threading.Event
-) -> None:
-    import confluent_kafka as ck
-
-    base: dict[str, Any] = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "latest"}
-    consumer = ck.Consumer(base | {"enable.auto.commit": False} | config)
-    consumer.subscribe([topic])
-    while not stop.is_set():
-        for message in consumer.consume(100, timeout=0.02):
-            if message.error() is None:
-                arrivals.arrived(message.partition(), owner)
-    consumer.close()
