@@ -29,3 +29,7 @@ class DirectoryLockedError(TidelogError):
 
 class ListenError(TidelogError):
     """An address cannot be listened on: taken, not ours, not allowed. The message says which and what to do."""
+
+
+class HelperGoneError(TidelogError):
+    """A helper process ended in the middle of a job: killed by somebody, or by the system for its memory."""

@@ -213,3 +213,32 @@ class Workers(Protocol):
     """Heavy or blocking work beside the loop: native code that releases the GIL, or blocking I/O."""
 
     async def run(self, function: Callable[[], T]) -> T: ...
+
+
+class Job(Protocol):
+    """Work in steps that computes in Python and takes long. Before its first step it is made of plain values: it can be
+    sent to another process."""
+
+    def step(self, disk: Disk) -> object:
+        """Do some more; what that is, whoever made the job knows."""
+        ...
+
+
+class RunningJob(Protocol):
+    async def step(self) -> object:
+        """The job's next step, beside the loop. What it raises is raised here."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing more is asked of it; a step under way is not waited for where it can be ended."""
+        ...
+
+
+class Jobs(Protocol):
+    """Where jobs run: a helper process, because Python in a thread would keep the loop waiting (the GIL)."""
+
+    async def start(self, job: Job) -> RunningJob: ...
+
+    async def rest(self) -> None:
+        """No job for a while: let go of what was kept for the next one."""
+        ...

@@ -28,6 +28,10 @@ class LogConfig:
     compression_zstd_level: int = 3
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = 86_400_000
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
     keeps_batches: bool = field(init=False)
     """Nothing here asks to change a batch or to look at its records."""
     batch_bytes_max: int = field(init=False)
@@ -36,3 +40,7 @@ class LogConfig:
         plain = self.compression_type == "producer" and self.message_timestamp_type == "CreateTime"
         object.__setattr__(self, "keeps_batches", plain and "compact" not in self.cleanup_policy)
         object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy

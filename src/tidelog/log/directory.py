@@ -12,7 +12,14 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Disk, File, Lock
-from tidelog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets, encode_offsets
+from tidelog.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+    encode_offsets,
+)
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import CorruptFileError, DirectoryMismatchError
 from tidelog.log.meta_properties import META_PROPERTIES, MetaProperties, decode_meta
@@ -48,11 +55,13 @@ class LogDirectory:
         self.partitions: dict[Name, PartitionLog] = {}
         self.was_clean = False
         self._is_marked = False
+        self._was_cleaned = False
         self.previous_broker_epoch = -1
         self.high_watermarks: dict[Name, int] = {}
         """As the last checkpoint told them; the caller owns them from then on."""
         self._recovery_points: dict[Name, int] = {}
         self._log_starts: dict[Name, int] = {}
+        self._cleaned: dict[Name, int] = {}
         # Partitions that are gone, but named in a checkpoint on disk: a new one of that name must not inherit it.
         self._stale: set[Name] = set()
 
@@ -74,6 +83,8 @@ class LogDirectory:
             self.meta = decode_meta(data, f"{self.path}/{META_PROPERTIES}")
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._log_starts = self._read_checkpoint(LOG_STARTS)
+        self._cleaned = self._read_checkpoint(CLEANER_OFFSETS)
+        self._was_cleaned = bool(self._cleaned)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._drop_stale()
         self._read_marker()
@@ -85,7 +96,7 @@ class LogDirectory:
 
     def _drop_stale(self) -> None:
         there = set(self.found())
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
+        for offsets in (self._recovery_points, self._log_starts, self._cleaned, self.high_watermarks):
             for name in offsets.keys() - there:
                 del offsets[name]
                 self._stale.add(name)
@@ -183,6 +194,7 @@ class LogDirectory:
             clean=clean,
             recovery_point=self._recovery_points.pop(name, 0),
             log_start_offset=self._log_starts.pop(name, 0),
+            cleaned_to=self._cleaned.pop(name, -1),
             topic_id=topic_id,
         )
         self.partitions[name] = log
@@ -231,24 +243,25 @@ class LogDirectory:
 
     def truncate_to(self, log: PartitionLog, offset: int) -> None:
         """Truncate, but lower the recovery point on disk first: otherwise a crash would trust what is written next."""
-        end = log.truncation_point(offset)
-        if end < log.recovery_point:
-            log.recovery_point = end
-            self.checkpoint()
+        self._lower_points(log, log.truncation_point(offset))
         log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, log: PartitionLog, offset: int) -> None:
         """The same for a log that begins again, empty, somewhere else."""
-        if offset < log.recovery_point:
-            log.recovery_point = offset
-            self.checkpoint()
+        self._lower_points(log, offset)
         log.truncate_fully_and_start_at(offset)
+
+    def _lower_points(self, log: PartitionLog, end: int) -> None:
+        if end < max(log.recovery_point, log.cleaned_to):
+            log.recovery_point = min(log.recovery_point, end)
+            log.cleaned_to = min(log.cleaned_to, end)
+            self.checkpoint()
 
     # Checkpoints
 
     def checkpoint_begin(self, high_watermarks: Mapping[Name, int] | None = None) -> Checkpoint:
-        """The three files as of now, for Disk.replace_files or replace_file; then checkpoint_done. With the high
-        watermarks of the last time when none are given."""
+        """The three files as of now, and the cleaner's once there is one, for Disk.replace_files or replace_file; then
+        checkpoint_done. With the high watermarks of the last time when none are given."""
         if high_watermarks is not None:
             self.high_watermarks = dict(high_watermarks)
         logs = self.partitions.items()
@@ -258,7 +271,17 @@ class LogDirectory:
         }
         files = {RECOVERY_POINTS: recovery_points, LOG_STARTS: log_starts, HIGH_WATERMARKS: self.high_watermarks}
         encoded = [(f"{self.path}/{name}", encode_offsets(offsets)) for name, offsets in files.items()]
+        cleaned = self.cleaner_checkpoint()
+        if self._was_cleaned:
+            encoded.append(cleaned)
         return Checkpoint(encoded, frozenset(self._stale))
+
+    def cleaner_checkpoint(self) -> tuple[str, bytes]:
+        """Path and content of the file that tells how far each log was cleaned."""
+        logs = self.partitions.items()
+        cleaned = self._cleaned | {name: log.cleaned_to for name, log in logs if log.cleaned_to >= 0}
+        self._was_cleaned = self._was_cleaned or bool(cleaned)
+        return f"{self.path}/{CLEANER_OFFSETS}", encode_offsets(cleaned)
 
     def checkpoint_done(self, checkpoint: Checkpoint) -> None:
         self._stale -= checkpoint.stale

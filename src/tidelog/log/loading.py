@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.ports import Disk, File
+from tidelog.log.cleaning.leftovers import finish_swap
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import CorruptFileError, DamagedLogError
 from tidelog.log.leader_epochs import EpochStart, LeaderEpochs
@@ -59,11 +60,13 @@ def load_log(
     log_start_offset: int,
     one_at_a_time: bool = False,
     is_new: bool = False,
+    was_cleaned: bool = False,
 ) -> LoadedLog:
     """`one_at_a_time`: each batch was synced before the next was written (the metadata log), so that only the last can
-    be torn. `is_new`: the directory was made just now, nothing is looked for in it. DamagedLogError for a log that
-    lacks what was synced, where it cannot be opened without more loss."""
-    loader = _Loader(disk, directory, config, now_ms, clean, recovery_point, one_at_a_time)
+    be torn. `is_new`: the directory was made just now, nothing is looked for in it. `was_cleaned`: the cleaner has left
+    gaps, whatever the policy is now. DamagedLogError for a log that lacks what was synced, where it cannot be opened
+    without more loss."""
+    loader = _Loader(disk, directory, config, now_ms, clean, recovery_point, one_at_a_time, was_cleaned)
     return loader.load(log_start_offset, is_new)
 
 
@@ -77,6 +80,7 @@ class _Loader:
         clean: bool,
         recovery_point: int,
         one_at_a_time: bool,
+        was_cleaned: bool,
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -85,6 +89,7 @@ class _Loader:
         self.clean = clean
         self.recovery_point = recovery_point
         self.one_at_a_time = one_at_a_time
+        self.was_cleaned = was_cleaned
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates(disk, directory)
         self.epochs_known = False
@@ -92,6 +97,8 @@ class _Loader:
         self.unindexed: list[Segment] = []
         """Those whose .txnindex is made again."""
         self.unsynced: list[File] = []
+        self.swapped: list[int] = []
+        """Cleaned segments whose indexes are made again: a swap was cut short."""
 
     def load(self, log_start_offset: int, is_new: bool) -> LoadedLog:
         found = self._drop_leftovers([] if is_new else self.disk.list_dir(self.directory))
@@ -127,35 +134,12 @@ class _Loader:
         """The offsets in the names of what is left, by the kind of file."""
         if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in names):
             return offsets_by_suffix(names)
-        cleaned = [_offset_before(name, CLEANED) for name in names if name.endswith(CLEANED)]
+        if any(name.endswith((CLEANED, SWAP)) for name in names):
+            self.swapped = finish_swap(self.disk, self.directory)
         for name in names:
-            if name.endswith((DELETED, CLEANED, TEMPORARY)):
-                self.disk.remove(f"{self.directory}/{name}")
-        swaps = [name for name in names if name.endswith(SWAP)]
-        for name in swaps:
-            base = _offset_before(name, SWAP)
-            # Cleaned files beside swapped ones: the step was not complete, the old segments are still whole.
-            complete = name.endswith(LOG + SWAP) and not any(other <= base for other in cleaned)
-            if complete:
-                self._take_over(base)
-            else:
+            if name.endswith((DELETED, TEMPORARY)):
                 self.disk.remove(f"{self.directory}/{name}")
         return offsets_by_suffix(self.disk.list_dir(self.directory))
-
-    def _take_over(self, base_offset: int) -> None:
-        """A cleaned segment was complete: it replaces every segment that its offsets span."""
-        path = f"{self.directory}/{segment_name(base_offset, LOG)}"
-        swap = self.disk.open(path + SWAP)
-        end = base_offset + 1
-        for _, header in scan_headers(swap, 0, swap.size()):
-            end = header.next_offset
-        swap.close()
-        found = offsets_by_suffix(self.disk.list_dir(self.directory))
-        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-            for offset in found[suffix]:
-                if base_offset <= offset < end:
-                    self.disk.remove(f"{self.directory}/{segment_name(offset, suffix)}")
-        self.disk.rename(path + SWAP, path)
 
     # Segments
 
@@ -177,6 +161,12 @@ class _Loader:
             for segment in self.segments:
                 if segment.base_offset not in found[INDEX] or segment.base_offset not in found[TIME_INDEX]:
                     segment.rebuild_indexes()
+        for segment in self.segments:
+            if segment.base_offset in self.swapped:
+                segment.rebuild_indexes()
+                if segment.aborted is not None:
+                    segment.aborted.reset()
+                self.unindexed.append(segment)
 
     def _find_end(self) -> int:
         if not self.segments:
@@ -261,7 +251,7 @@ class _Loader:
         batch is in."""
         after = self._header_behind(segment, position, header)
         if after is None:
-            return "compact" not in self.config.cleanup_policy
+            return not (self.config.is_compacted or self.was_cleaned)
         return after.base_offset < header.next_offset
 
     @staticmethod
@@ -318,7 +308,7 @@ class _Loader:
         tail of the segment before was lost, be it at a batch boundary; only the cleaner makes gaps on purpose."""
         if segment.base_offset <= self.recovery_point:
             return segment.base_offset >= end
-        return not damaged and (segment.base_offset == end or "compact" in self.config.cleanup_policy)
+        return not damaged and (segment.base_offset == end or self.config.is_compacted)
 
     def _remove_segments(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -449,9 +439,3 @@ def _replay_marker(producers: ProducerStates, segment: Segment, position: int, h
     if first_offset >= 0 and not ending.committed:
         stable_offset = producers.stable_offset(header.next_offset)
         segment.note_aborted(Aborted(header.producer_id, first_offset, header.base_offset, stable_offset))
-
-
-def _offset_before(name: str, suffix: str) -> int:
-    """The offset in a name such as 00000000000000000007.log.cleaned, -1 when there is none."""
-    digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else -1

@@ -7,16 +7,19 @@ is read stands in readable_log.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tidelog.kernel.errors import DiskFullError
+from tidelog.kernel.errors import DiskError, DiskFullError
 from tidelog.kernel.ports import Buffer, Disk
+from tidelog.log.cleaning.leftovers import rename_swapped, undo_swaps
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.log.following import check_batches
 from tidelog.log.loading import load_log, replay_producers
+from tidelog.log.names import SWAP
 from tidelog.log.partition_metadata import is_same_topic, read_topic_id, write_topic_id
 from tidelog.log.producers import ProducerStates
 from tidelog.log.readable_log import ReadableLog
@@ -50,8 +53,11 @@ class PartitionLog(ReadableLog):
         "_removals",
         "_truncations",
         "_unsynced",
+        "cleaned_to",
         "config",
         "directory",
+        "is_cleaning",
+        "is_closed",
         "producers",
         "recovery_point",
         "topic_id",
@@ -69,6 +75,11 @@ class PartitionLog(ReadableLog):
         self._truncations = 0
         self._unsynced = Unsynced()
         self._clean_end = -1
+        self.is_closed = False
+        self.is_cleaning = False
+        """A cleaner is at work: retention waits."""
+        self.cleaned_to = -1
+        """The first dirty offset, -1 when nothing was ever cleaned."""
 
     @classmethod
     def open(
@@ -85,9 +96,11 @@ class PartitionLog(ReadableLog):
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
         one_at_a_time: bool = False,
+        cleaned_to: int = -1,
     ) -> PartitionLog:
         """Open the partition in the directory, or make it. `clean` says that it was closed and nothing else since."""
         log = cls(disk, directory, topic, partition, config)
+        log.cleaned_to = cleaned_to
         parent = directory.rpartition("/")[0]
         is_new = not disk.is_dir(directory)
         if is_new:
@@ -136,6 +149,7 @@ class PartitionLog(ReadableLog):
             log_start_offset=log_start_offset,
             one_at_a_time=one_at_a_time,
             is_new=is_new,
+            was_cleaned=self.cleaned_to >= 0,
         )
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
@@ -377,6 +391,8 @@ class PartitionLog(ReadableLog):
         self._recent.clear()
         self._truncations += 1
         self._clean_end = -1
+        if self.is_cleaning:
+            self._give_up_cleaning()
 
     def _drop_segments(self, segments: list[Segment]) -> None:
         """At once, not later: a segment of the same name may be written next."""
@@ -392,6 +408,7 @@ class PartitionLog(ReadableLog):
 
     def _after_truncation(self) -> None:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._unsynced.add(directories=(self.directory,))
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.producers.load(self.log_end_offset)
@@ -488,6 +505,58 @@ class PartitionLog(ReadableLog):
             count += len(paths)
         return count
 
+    # Cleaning (log/cleaning)
+
+    @property
+    def truncations(self) -> int:
+        return self._truncations
+
+    def segments_at(self, base_offsets: Sequence[int]) -> list[Segment] | None:
+        """Neighbours with these base offsets, none of them active; None when they are not there."""
+        first = self._segment_number(base_offsets[0])
+        found = self._segments[first : first + len(base_offsets)]
+        is_same = [segment.base_offset for segment in found] == list(base_offsets)
+        return found if is_same and found[-1] is not self._active else None
+
+    def replace_segments(self, olds: list[Segment], now_ms: int) -> None:
+        """The cleaned segment is there, durably, under its .swap name: from now on it is read, and the old ones go."""
+        first = self._segments.index(olds[0])
+        base_offset, end_offset = olds[0].base_offset, self._segments[first + len(olds)].base_offset
+        cleaned = Segment.reopen(
+            self._disk, self.directory, base_offset, now_ms=now_ms, end_offset=end_offset, suffix=SWAP
+        )
+        paths: list[str] = []
+        for segment in olds:
+            self._forget_unsynced(segment)
+            paths += segment.mark_deleted()
+            if segment is not olds[0]:
+                paths += self.producers.mark_deleted(segment.base_offset)
+        self._segments[first : first + len(olds)] = [cleaned]
+        self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
+
+    def settle_swap(self) -> None:
+        """What was swapped in gets its own name; those of the old ones are durably gone."""
+        for number, segment in enumerate(self._segments):
+            if segment.suffix:
+                end_offset = self._segments[number + 1].base_offset
+                segment.close()
+                try:
+                    rename_swapped(self._disk, self.directory, segment.base_offset)
+                except DiskFullError as error:
+                    # Half of the names are new: nobody can read it before the next start has made it whole.
+                    raise DiskError(str(error)) from None
+                self._segments[number] = Segment.reopen(
+                    self._disk, self.directory, segment.base_offset, now_ms=segment.created_ms, end_offset=end_offset
+                )
+                self._unsynced.add(directories=(self.directory,))
+
+    def _give_up_cleaning(self) -> None:
+        """What the cleaner has read is about to change."""
+        if any(segment.suffix for segment in self._segments):
+            self._disk.sync_dir(self.directory)
+            self.settle_swap()
+        undo_swaps(self._disk, self.directory)
+
     # Flushing
 
     @property
@@ -534,6 +603,9 @@ class PartitionLog(ReadableLog):
 
     def close_begin(self, now_ms: int) -> FlushRound:
         """Complete the indexes and write the producers down, as a clean start expects them; then sync as in a flush."""
+        if any(segment.suffix for segment in self._segments):
+            self._disk.sync_dir(self.directory)
+            self.settle_swap()
         if self._clean_end == self.log_end_offset and self.is_flushed:
             return self.flush_begin()
         files = self._active.finish()
@@ -556,5 +628,6 @@ class PartitionLog(ReadableLog):
 
     def close_files(self) -> None:
         """Let go of the files without any promise about them: for a log that is deleted, or on a broken disk."""
+        self.is_closed = True
         for segment in self._segments:
             segment.close()

@@ -48,15 +48,20 @@ class Segment:
         "index_entries",
         "log",
         "size",
+        "suffix",
         "time_index",
         "time_index_entries",
         "trusted_from",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, now_ms: int, new: bool) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, *, now_ms: int, new: bool, suffix: str = ""
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self.base_offset = base_offset
+        self.suffix = suffix
+        """What the names of its files end with while the cleaner is at it."""
         self.created_ms = now_ms
         self.log: File = disk.open(self._path(LOG), create=new)
         self.size = self.log.size()
@@ -80,8 +85,8 @@ class Segment:
         self._first_timestamp: int | None = None
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int) -> Segment:
-        segment = cls(disk, directory, base_offset, now_ms=now_ms, new=True)
+    def create(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "") -> Segment:
+        segment = cls(disk, directory, base_offset, now_ms=now_ms, new=True, suffix=suffix)
         if segment.size or disk.exists(segment._path(INDEX)):
             # Left behind by a removal that a power cut undid: nothing of it belongs to the log any more.
             segment.log.truncate(0)
@@ -91,8 +96,20 @@ class Segment:
             disk.remove(segment._path(TXN_INDEX))
         return segment
 
+    @classmethod
+    def reopen(
+        cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, end_offset: int, suffix: str = ""
+    ) -> Segment:
+        """One that is whole, with its index of aborted transactions if there is one; no offset reaches the end."""
+        segment = cls(disk, directory, base_offset, now_ms=now_ms, new=False, suffix=suffix)
+        if disk.exists(segment._path(TXN_INDEX)):
+            segment.open_aborted()
+            assert segment.aborted is not None
+            segment.aborted.load(base_offset, end_offset)
+        return segment
+
     def _path(self, suffix: str) -> str:
-        return f"{self._directory}/{segment_name(self.base_offset, suffix)}"
+        return f"{self._directory}/{segment_name(self.base_offset, suffix)}{self.suffix}"
 
     # Writing
 
@@ -133,7 +150,8 @@ class Segment:
     def _note_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
         """What the indexes and maxima learn from one batch, in the order in which Kafka does it."""
         assert self._max_timestamp is not None
-        if header.max_timestamp > self._max_timestamp:
+        if header.max_timestamp > self._max_timestamp and header.record_count:
+            # (The cleaner leaves batches without a record, which say when there was one.)
             self._max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
         if position == 0:
@@ -198,7 +216,7 @@ class Segment:
             timestamp, offset = self.time_index.last(read)
             found = self.find(offset, read)
             for _, header in scan_headers(self.log, found[0] if found else self.size, self.size, read):
-                if header.max_timestamp > timestamp:
+                if header.max_timestamp > timestamp and header.record_count:
                     timestamp, offset = header.max_timestamp, header.last_offset
             return timestamp, offset
 

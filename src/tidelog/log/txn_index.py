@@ -6,6 +6,7 @@ crash they are made again from the markers. Kafka keeps no file where nothing wa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -65,6 +66,10 @@ class AbortedIndex:
             if last_stable_offset >= end_offset:
                 return True
         return False
+
+    def entries(self, read: Read = waiting) -> Iterator[Aborted]:
+        for fields in self._entries.entries_from(0, read):
+            yield Aborted._make(fields[1:])
 
     def truncate_to(self, offset: int) -> None:
         """Drop those whose marker is at the offset or behind it."""

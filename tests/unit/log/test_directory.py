@@ -343,3 +343,46 @@ def test_space_is_that_of_the_disk() -> None:
     disk.faults = DiskFaults(capacity_bytes=1000)
     all_of_it, free = LogDirectory.open(disk, "data").space()
     assert (all_of_it, free) == (1000, 1000)
+
+
+class TestCleaner:
+    PATH = "data/cleaner-offset-checkpoint"
+
+    def test_there_is_no_file_before_anything_was_cleaned(self) -> None:
+        disk = sim_disk()
+        directory = opened(disk)
+        create(directory)
+        directory.checkpoint()
+        assert not disk.exists(self.PATH)
+
+    def test_how_far_a_log_was_cleaned_is_found_again(self) -> None:
+        disk = sim_disk()
+        directory = opened(disk)
+        log = create(directory)
+        write(log, 5)
+        log.cleaned_to = 3
+        close(directory)
+        assert disk.read_file(self.PATH) == b"0\n1\nt 0 3\n"
+        assert opened(disk).partitions["t", 0].cleaned_to == 3
+
+    def test_a_truncation_takes_it_back_first(self) -> None:
+        disk = sim_disk()
+        directory = opened(disk)
+        log = create(directory)
+        write(log, 5)
+        log.cleaned_to = 4
+        directory.checkpoint()
+        directory.truncate_to(log, 2)
+        assert disk.read_file(self.PATH) == b"0\n1\nt 0 2\n"
+        assert log.cleaned_to == 2
+
+    def test_a_new_topic_of_the_same_name_does_not_inherit_it(self) -> None:
+        disk = sim_disk()
+        directory = opened(disk)
+        log = create(directory)
+        write(log, 5)
+        log.cleaned_to = 4
+        directory.checkpoint()
+        directory.delete_partition("t", 0, unique_hex=HEX, now_ms=0)
+        assert create(directory, topic_id=OTHER_ID).cleaned_to == -1
+        assert disk.read_file(self.PATH) == b"0\n0\n"

@@ -170,7 +170,9 @@ class DirectoryCheck:
         directory = f"{self._path}/{partition_dir(*name)}"
         recovery_point = points[RECOVERY_POINTS].get(name, 0)
         log_start = points[LOG_STARTS].get(name, 0)
-        cleaned = _OFFSET_MAX if name[0] in _COMPACTED else points[CLEANER_OFFSETS].get(name, 0)
+        # The file tells how far the last whole cleaning came; one that was cut short has been further.
+        is_cleaned = name[0] in _COMPACTED or name in points[CLEANER_OFFSETS]
+        cleaned = _OFFSET_MAX if is_cleaned else 0
         deep = (lambda record: None) if self._deep else None
         check = PartitionCheck(
             self._files,

@@ -155,6 +155,10 @@ class TimeIndexCheck:
         while self.next_offset <= header.last_offset:
             if self.next_offset < header.base_offset:
                 self._say(f"names offset {self.next_offset}, which no batch holds", self._entries.position)
+            elif not header.record_count:
+                # What Kafka's cleaner has emptied keeps its time; ours are not indexed.
+                if self._timestamp != header.max_timestamp:
+                    self._say(f"names offset {self.next_offset}, where no record is left", self._entries.position)
             elif self._timestamp != newest or header.max_timestamp != newest:
                 what = f"says timestamp {self._timestamp} for offset {self.next_offset}; the newest there is {newest}"
                 self._say(what, self._entries.position)

@@ -282,7 +282,7 @@ class _SegmentCheck:
     ) -> None:
         check_epoch, aborts = self._partition.check_epoch, self._partition.aborts
         for position, header in walk.batches():
-            if header.max_timestamp > self._newest:
+            if header.max_timestamp > self._newest and header.record_count:
                 self._newest = header.max_timestamp
             if header.batch_length > self._largest:
                 self._largest = header.batch_length

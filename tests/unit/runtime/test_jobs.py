@@ -1,0 +1,121 @@
+"""Jobs in a helper process: steps and results, errors, a helper that dies, and one that is used again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.kernel.errors import DiskFullError, HelperGoneError
+from tidelog.kernel.ports import Disk
+from tidelog.runtime.jobs import ProcessJobs
+from tidelog.runtime.workers import ThreadWorkers
+
+
+class Counting:
+    """Tells its process and how far it is; writes the count into a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._count = 0
+
+    def step(self, disk: Disk) -> object:
+        self._count += 1
+        disk.open(self._path, create=True).append((b"x",))
+        return os.getpid(), self._count
+
+
+class Failing:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def step(self, disk: Disk) -> object:
+        raise self._error
+
+
+class Endless:
+    def step(self, disk: Disk) -> object:
+        threading.Event().wait()
+        return None
+
+
+def with_jobs(scene: Callable[[ProcessJobs], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        workers = ThreadWorkers()
+        jobs = ProcessJobs(workers)
+        try:
+            await asyncio.wait_for(scene(jobs), 60)
+        finally:
+            jobs.close()
+            workers.close()
+
+    asyncio.run(main())
+
+
+def test_a_job_keeps_its_state_in_another_process(tmp_path: Path) -> None:
+    async def scene(jobs: ProcessJobs) -> None:
+        path = os.fspath(tmp_path / "file")
+        job = await jobs.start(Counting(path))
+        found = [await job.step() for _ in range(3)]
+        await job.close()
+        assert [count for _, count in found] == [1, 2, 3]  # type: ignore[misc]
+        [pid] = {pid for pid, _ in found}  # type: ignore[misc]
+        assert pid != os.getpid()
+        assert (tmp_path / "file").read_bytes() == b"xxx"
+        again = await jobs.start(Counting(path))
+        assert await again.step() == (pid, 1)
+        await again.close()
+        await jobs.rest()
+        third = await jobs.start(Counting(path))
+        other, _ = await third.step()  # type: ignore[misc]
+        assert other != pid
+
+    with_jobs(scene)
+
+
+@pytest.mark.parametrize("error", [DiskFullError("no room"), ValueError("wrong")])
+def test_an_error_comes_back_and_the_helper_serves_on(tmp_path: Path, error: Exception) -> None:
+    async def scene(jobs: ProcessJobs) -> None:
+        job = await jobs.start(Failing(error))
+        with pytest.raises(type(error), match=str(error)):
+            await job.step()
+        await job.close()
+        other = await jobs.start(Counting(os.fspath(tmp_path / "file")))
+        assert (await other.step())[1] == 1  # type: ignore[index]
+
+    with_jobs(scene)
+
+
+def test_a_helper_that_is_killed_is_told_and_replaced(tmp_path: Path) -> None:
+    async def scene(jobs: ProcessJobs) -> None:
+        path = os.fspath(tmp_path / "file")
+        job = await jobs.start(Counting(path))
+        pid, _ = await job.step()  # type: ignore[misc]
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(HelperGoneError):
+            while True:
+                await job.step()
+        await job.close()
+        again = await jobs.start(Counting(path))
+        assert (await again.step())[1] == 1  # type: ignore[index]
+
+    with_jobs(scene)
+
+
+def test_a_step_that_nobody_waits_for_any_more_ends_with_its_helper(tmp_path: Path) -> None:
+    async def scene(jobs: ProcessJobs) -> None:
+        job = await jobs.start(Endless())
+        step = asyncio.ensure_future(job.step())
+        await asyncio.sleep(0)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        await job.close()
+
+    with_jobs(scene)
