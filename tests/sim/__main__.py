@@ -14,7 +14,7 @@ from typing import Any
 from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
 from tests.sim.sweep import FAULTS, run_sweep
-from tests.sim.transactions_workload import run_late_requests, run_transactions
+from tests.sim.transactions_workload import run_compacted, run_late_requests, run_transactions
 from tests.sim.workload import WORKLOADS as PLANS
 from tidelog.sim.loop import run
 
@@ -24,6 +24,7 @@ WORKLOADS: dict[str, Callable[[int], Coroutine[Any, Any, object]]] = {
     "groups": run_groups,
     "transactions": run_transactions,
     "late": run_late_requests,
+    "compacted": run_compacted,
     # Their seeds are the numbers of the disk operations.
     **{f"{fault}-at": partial(run_sweep, 0, fault) for fault in FAULTS},
 }

@@ -35,6 +35,7 @@ class _Newest(NamedTuple):
 
 class Ledger:
     def __init__(self, now_s: Callable[[], float]) -> None:
+        self.cleanings = 0
         self._now_s = now_s
         self._of: dict[bytes, Transaction] = {}
         self._newest: dict[str, _Newest] = {}

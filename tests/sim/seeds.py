@@ -17,6 +17,7 @@ COUNTS = {
     "groups": 240,
     "transactions": 170,
     "late": 90,
+    "compacted": 30,
 }
 """How many seeds each workload gets; TIDELOG_SIM_SEEDS asks for more or fewer in all."""
 TOTAL = int(os.environ.get("TIDELOG_SIM_SEEDS", sum(COUNTS.values())))

@@ -10,7 +10,7 @@ from typing import Any
 from tests.sim.groups_workload import run_groups
 from tests.sim.ledger import Ledger
 from tests.sim.seeds import seeds_of
-from tests.sim.transactions_workload import Plan, run_late_requests, run_plan, run_transactions
+from tests.sim.transactions_workload import Plan, run_compacted, run_late_requests, run_plan, run_transactions
 from tidelog.sim.loop import run
 
 
@@ -31,19 +31,23 @@ def test_a_partition_has_one_owner_and_its_offsets_are_the_owners(
 TRANSACTIONS: dict[str, Callable[[int], Coroutine[Any, Any, Ledger]]] = {
     "transactions": run_transactions,
     "late": run_late_requests,
+    "compacted": run_compacted,
 }
 
 
-@seeds_of("transactions", "late")
+@seeds_of("transactions", "late", "compacted")
 def test_transactions_are_all_or_nothing_and_copies_exact(
     workload: str, seeds: range, record_property: Callable[[str, object], None]
 ) -> None:
     outcomes: Counter[str] = Counter()
     errors: set[str] = set()
+    cleanings = 0
     for seed in seeds:
         ledger = run(TRANSACTIONS[workload](seed), seed)
+        cleanings += ledger.cleanings
         outcomes += ledger.outcomes
         errors |= ledger.errors.keys()
+    assert (cleanings > len(seeds)) == (workload == "compacted")
     assert outcomes["committed"] and outcomes["aborted"] and outcomes["open"], "the simulation proves nothing"
     assert {"PRODUCER_FENCED", "CONCURRENT_TRANSACTIONS", "RequestTimeoutError"} & errors, "nothing has gone wrong"
     record_property(f"seeds of {workload}", len(seeds))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.sim.groups_workload import run_groups
 from tests.sim.metadata_workload import run_metadata
-from tests.sim.transactions_workload import Plan, run_late_requests, run_plan, run_transactions
+from tests.sim.transactions_workload import Plan, run_compacted, run_late_requests, run_plan, run_transactions
 from tests.sim.workload import run_bad_disk, run_full_disk, run_power_cuts, run_torn, run_workload
 from tidelog.coordinator.decision import Decision
 from tidelog.coordinator.group.commit import Commit
@@ -25,6 +25,8 @@ from tidelog.coordinator.txn.machine import TransactionMachine
 from tidelog.coordinator.txn.transaction import Needs
 from tidelog.kernel.ports import File
 from tidelog.log import loading, scan, segment
+from tidelog.log.cleaning import keeping
+from tidelog.log.cleaning.transactions import CleanedTransactions
 from tidelog.log.directory import METADATA_DIR, LogDirectory
 from tidelog.log.producers import ProducerStates
 from tidelog.log.readable_log import ReadableLog
@@ -332,3 +334,16 @@ def test_a_transactional_commit_of_a_member_that_is_out(monkeypatch: pytest.Monk
     """KIP-447: a copier that was asleep commits what another one has copied since."""
     monkeypatch.setattr(TxnCommit, "_check", lambda self, group: ErrorCode.NONE)
     assert_caught(lambda seed: run_plan(seed, Plan(shares=True)), r"the copy of 0 to \d+ is")
+
+
+def test_a_marker_that_is_cleaned_away_before_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M11: what its producer has committed since is then taken for a part of the transaction that was aborted."""
+    meet = CleanedTransactions.meet_marker
+
+    def early(self: CleanedTransactions, header: Any, ending: Any) -> Any:
+        return True, meet(self, header, ending)[1]
+
+    monkeypatch.setattr(CleanedTransactions, "meet_marker", early)
+    monkeypatch.setattr(keeping.Keeper, "_is_last_of_producer", lambda self, header: False)
+    monkeypatch.setattr(keeping, "delete_horizon_ms", lambda header: 0)
+    assert_caught(run_compacted, NOT_ALL_OR_NOTHING)

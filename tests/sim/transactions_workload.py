@@ -5,7 +5,9 @@ requests, sleep beyond the time-out. The rules are in ledger.py."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.sim.groups_workload import net_of, raise_from
@@ -39,12 +41,22 @@ CONFIG = {
     "group.consumer.heartbeat.interval.ms": "300",
 }
 
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+CLEANING = {
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.cleaner.delete.retention.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "300",
+    "log.roll.ms": "400",
+}
+
 
 class Watcher:
     """Reads all partitions again and again, and what it sees it checks at once."""
 
-    def __init__(self, ledger: Ledger, *, committed: bool) -> None:
+    def __init__(self, ledger: Ledger, *, committed: bool, has_gaps: bool = False) -> None:
         self._ledger = ledger
+        self._has_gaps = has_gaps
         self._committed = committed
         self.positions = dict.fromkeys(PLACES, 0)
         self.values: dict[TopicPartition, list[bytes]] = {at: [] for at in PLACES}
@@ -101,12 +113,14 @@ class Watcher:
             for record in iter_records(batch, header):
                 if record.offset < position:
                     continue
-                assert record.offset == position, f"{at}: {record.offset} follows {position - 1}"
+                assert record.offset == position or self._has_gaps, f"{at}: {record.offset} follows {position - 1}"
                 assert record.offset < limit, f"{at}: offset {record.offset} is beyond {limit}"
-                position += 1
+                position = record.offset + 1
                 if not self._committed or header.producer_id not in dropping:
                     self._ledger.is_read(at, record.offset, record.value or b"", committed=self._committed)
                     self.values[at].append(record.value or b"")
+            if self._has_gaps:
+                position = max(position, header.last_offset + 1)
         self.positions[at] = position
 
 
@@ -122,8 +136,8 @@ async def chaos(world: SimulatedWorld, *, kills: int, power: bool) -> None:
     world.disk.faults.sync_delay_s = 0.002
 
 
-async def create_all(cluster: Cluster) -> None:
-    configs = {"internal.segment.bytes": "600"}
+async def create_all(cluster: Cluster, configs: Mapping[str, str]) -> None:
+    configs = {"internal.segment.bytes": "600", **configs}
     topics = [NewTopic(name=name, partitions=PARTITIONS, configs=configs) for name in (WORK, OUT, IN)]
     await cluster.retrying(lambda: create_topics(cluster, topics))
 
@@ -141,6 +155,9 @@ class Plan(NamedTuple):
     """The copiers are members of a group (KIP-447), each with a transactional id of its own."""
     exhausts: bool = False
     """The first epochs are the last ones: 32,767 transactions would take too long."""
+    compacts: Mapping[str, str] = MappingProxyType({})
+    """Configs of the topics, if they are compacted. Every record has a key of its own: the cleaner may take what was
+    aborted, and no more."""
 
 
 async def run_late_requests(seed: int) -> Ledger:
@@ -152,6 +169,11 @@ async def run_late_requests(seed: int) -> Ledger:
 async def run_transactions(seed: int) -> Ledger:
     random = Random(f"{seed}-plan")
     return await run_plan(seed, Plan(shares=random.random() < 0.4, exhausts=random.random() < 0.3))
+
+
+async def run_compacted(seed: int) -> Ledger:
+    retention_ms = Random(f"{seed}-compacted").choice(("0", "300", "60000"))
+    return await run_plan(seed, Plan(compacts={**COMPACTED, "delete.retention.ms": retention_ms}))
 
 
 async def run_plan(seed: int, plan: Plan) -> Ledger:
@@ -196,16 +218,18 @@ async def _run(seed: int, plan: Plan) -> Ledger:
     late = plan.late
     random = Random(f"{seed}-transactions")
     mode = PAGE_CACHE if late or random.random() < 0.3 else {}
-    world = SimulatedWorld(seed, net=late or net_of(random), config={**CONFIG, **mode})
+    compacts = bool(plan.compacts)
+    config = {**CONFIG, **mode, **(CLEANING if compacts else {})}
+    world = SimulatedWorld(seed, net=late or net_of(random), config=config)
     ledger = Ledger(world.loop.time)
     assert await world.start()
     async with world.client("admin") as admin, world.client("c") as first, world.client("u") as second:
-        await create_all(admin)
+        await create_all(admin, plan.compacts)
         stations = await _stations(world, ledger, random, plan, admin)
         working = [asyncio.ensure_future(station.run()) for station in stations]
         reading = [
-            asyncio.ensure_future(Watcher(ledger, committed=True).run(first)),
-            asyncio.ensure_future(Watcher(ledger, committed=False).run(second)),
+            asyncio.ensure_future(Watcher(ledger, committed=True, has_gaps=compacts).run(first)),
+            asyncio.ensure_future(Watcher(ledger, committed=False, has_gaps=compacts).run(second)),
         ]
         faults = asyncio.gather(
             asyncio.sleep(CHAOS_S),
@@ -227,10 +251,12 @@ async def _run(seed: int, plan: Plan) -> Ledger:
         for task in reading:
             task.cancel()
         check_failure(world)
-        before = await judge(admin, ledger)
+        assert world.node is not None
+        ledger.cleanings = world.node.cleaner.cleanings
+        before = await judge(admin, ledger, compacts)
         await world.stop() if random.random() < 0.5 else world.kill(power_cut=not mode)
         assert await world.start()
-        assert await judge(admin, ledger) == before, "after a restart other records are committed"
+        assert await judge(admin, ledger, compacts) == before, "after a restart other records are committed"
     await world.stop()
     ledger.check(before)
     copied = sorted(
@@ -240,9 +266,9 @@ async def _run(seed: int, plan: Plan) -> Ledger:
     return ledger
 
 
-async def judge(cluster: Cluster, ledger: Ledger) -> dict[TopicPartition, list[bytes]]:
+async def judge(cluster: Cluster, ledger: Ledger, has_gaps: bool) -> dict[TopicPartition, list[bytes]]:
     """What a reader of committed records finds; no transaction hangs."""
-    watcher = Watcher(ledger, committed=True)
+    watcher = Watcher(ledger, committed=True, has_gaps=has_gaps)
     await watcher.read_all(cluster)
     for at, (stable, high) in watcher.ends.items():
         assert stable == high, f"{at}: a transaction hangs: stable to {stable} of {high}"

@@ -90,7 +90,7 @@ class Transactor:
         if self._version == 1 and at not in self._added:
             await self._add(at)
         batch = build_batch(
-            [RecordInput(b"k", value, self._wall_ms) for value in values],
+            [RecordInput(value, value, self._wall_ms) for value in values],
             attributes=TRANSACTIONAL,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,

@@ -24,6 +24,11 @@ class LiveConfig:
         assert isinstance(value, int), name
         return value
 
+    def number(self, name: str) -> float:
+        value = self.values[name]
+        assert isinstance(value, int | float), name
+        return value
+
     def for_listener(self, listener: str, name: str) -> int | None:
         """What listener.name.<listener>.<name> says, None where nobody set it."""
         text = self.values.text(f"listener.name.{listener.lower()}.{name}")

@@ -70,6 +70,7 @@ def _families(node: Node) -> Iterable[Family]:
     yield from _cluster(node)
     yield from _directories(node)
     yield from _partitions(node)
+    yield from _cleaner(node)
     yield from _topics(node)
     yield from _requests(node)
     yield from _limits(node)
@@ -179,6 +180,37 @@ def _partitions(node: Node) -> Iterator[Family]:
         ),
     ):
         yield Family(name, "gauge", text, state_samples(of_state))
+
+
+def _cleaner(node: Node) -> Iterator[Family]:
+    cleaner = node.cleaner
+    ranges = cleaner.ranges
+    lost: dict[str, list[int]] = {home.directory.path: [] for home in node.partitions.homes}
+    for partition in ranges:
+        if partition.log in cleaner.uncleanable:
+            lost[partition.home.directory.path].append(partition.log.size_bytes)
+    counts = [Sample(len(sizes), (("logDirectory", path),)) for path, sizes in lost.items()]
+    sizes = [Sample(sum(sizes), (("logDirectory", path),)) for path, sizes in lost.items()]
+    prefix = "kafka_log_logcleanermanager"
+    yield Family(f"{prefix}_uncleanable_partitions_count", "gauge", "Partitions that cannot be compacted.", counts)
+    yield Family(f"{prefix}_uncleanable_bytes", "gauge", "Bytes of their logs.", sizes)
+    worst = max((found.dirty_ratio for found in ranges.values()), default=0.0)
+    since_ms = int((node.ports.clock.monotonic_s() - cleaner.looked_s) * 1000)
+    longest = max((stats.duration_s for stats in cleaner.cleaned.values()), default=0.0)
+    for name, text, value in (
+        (f"{prefix}_max_dirty_percent", "Dirty part of the dirtiest compacted log.", int(worst * 100)),
+        (f"{prefix}_time_since_last_run_ms", "Since the cleaner last looked for something to do.", since_ms),
+        ("kafka_log_logcleaner_max_clean_time_secs", "Longest of the last cleanings of each partition.", longest),
+    ):
+        yield Family(name, "gauge", text, [Sample(value)])
+    yield Family("tidelog_cleanings_total", "counter", "Cleanings of a log.", [Sample(cleaner.cleanings)])
+    named = [(p, _written((("topic", p.topic), ("partition", str(p.index))))) for p in ranges]
+    dirty = (Sample(ranges[p].dirty_ratio, at) for p, at in named)
+    yield Family("tidelog_log_dirty_ratio", "gauge", "Dirty part of a compacted log.", dirty)
+    ended = (Sample(cleaner.cleaned[p.log].ended_ms / 1000, at) for p, at in named if p.log in cleaner.cleaned)
+    yield Family("tidelog_log_last_clean_timestamp_seconds", "gauge", "When it was last cleaned.", ended)
+    marked = (Sample(1, at) for p, at in named if p.log in cleaner.uncleanable)
+    yield Family("tidelog_log_uncleanable", "gauge", "1 for a log that cannot be compacted.", marked)
 
 
 def _topics(node: Node) -> Iterator[Family]:

@@ -43,6 +43,7 @@ from tidelog.node.transactions import Transactions
 from tidelog.node.upkeep import Upkeep
 from tidelog.protocol.uuids import random_uuid
 from tidelog.raft.quorum import Quorum
+from tidelog.replication.cleaner import LogCleaner
 from tidelog.replication.home import Home
 from tidelog.replication.housekeeping import Housekeeping
 from tidelog.replication.partitions import Partitions
@@ -169,6 +170,15 @@ class Node:
         )
         self.partitions.when_offline = self._on_offline
         self.housekeeping = Housekeeping(self.partitions, ports.disk, ports.clock)
+        self.cleaner = LogCleaner(
+            self.partitions,
+            self.housekeeping,
+            ports.disk,
+            ports.clock,
+            ports.random,
+            ports.jobs,
+            self.live_config,
+        )
         self.deadlines = Deadlines()
         self._groups = Groups(
             self.partitions, self.publisher, self.live_config, ports.clock, ports.random, self.deadlines
@@ -208,6 +218,7 @@ class Node:
         self._dispatch = Dispatch(self.services, apis)
         self._upkeep = Upkeep(
             self.housekeeping,
+            self.cleaner,
             self._open_unserved,
             self.listeners,
             self.live_config,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.kernel.ports import Clock, Disk, Net, Workers
+from tidelog.kernel.ports import Clock, Disk, Jobs, Net, Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,7 @@ class Ports:
     disk: Disk
     net: Net
     workers: Workers
+    jobs: Jobs
     random: random.Random
     connections_max: int = 2**31 - 1
     """How many connections there are descriptors for."""
@@ -28,6 +29,7 @@ def os_ports(*, durable: bool = True) -> Ports:
     """The operating system's. Without durability nothing is synced: for data that nobody keeps."""
     from tidelog.runtime.clock import SystemClock
     from tidelog.runtime.descriptors import connections_max
+    from tidelog.runtime.jobs import ProcessJobs
     from tidelog.runtime.net import OsNet
     from tidelog.runtime.workers import ThreadWorkers
 
@@ -40,8 +42,10 @@ def os_ports(*, durable: bool = True) -> Ports:
 
         disk = EphemeralDisk()
     workers = ThreadWorkers()
+    jobs = ProcessJobs(workers, durable=durable)
 
     def release() -> None:
+        jobs.close()
         workers.close()
         disk.close()
 
@@ -50,6 +54,7 @@ def os_ports(*, durable: bool = True) -> Ports:
         disk=disk,
         net=OsNet(),
         workers=workers,
+        jobs=jobs,
         random=random.SystemRandom(),
         connections_max=connections_max(),
         lag_check_s=0.02,

@@ -1,5 +1,5 @@
-"""What a node does by the clock: retention, checkpoints, idle connections, expired producers. Each is one small
-loop."""
+"""What a node does by the clock: retention, compaction, checkpoints, idle connections, expired producers. Each is one
+small loop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidelog.broker.ledger import Ledger
 from tidelog.broker.listener import BrokerListener
 from tidelog.broker.metrics import Metrics
 from tidelog.metadata.live_config import LiveConfig
+from tidelog.replication.cleaner import LogCleaner
 from tidelog.replication.housekeeping import Housekeeping
 
 _ROOM_CHECK_S = 1.0
@@ -28,6 +29,7 @@ class Upkeep:
     def __init__(
         self,
         housekeeping: Housekeeping,
+        cleaner: LogCleaner,
         open_unserved: Callable[[], None],
         listeners: list[BrokerListener],
         config: LiveConfig,
@@ -36,6 +38,7 @@ class Upkeep:
         lag_check_s: float,
     ) -> None:
         self._housekeeping = housekeeping
+        self._cleaner = cleaner
         self._open_unserved = open_unserved
         self._listeners = listeners
         self._config = config
@@ -55,6 +58,7 @@ class Upkeep:
             every(lambda: _IDLE_CHECK_S, self._idle),
             every(lambda: _LIMITS_CHECK_S, self._limits),
             every(lambda: _ROOM_CHECK_S, self._look_for_room),
+            self._cleaner.run(),
             self._watch_loop_lag(),
         ]
 

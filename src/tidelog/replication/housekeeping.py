@@ -43,9 +43,10 @@ class Housekeeping:
     async def checkpoint(self) -> None:
         """High watermarks, recovery points and log starts, for the next start."""
         for home in self._partitions.online():
-            await self._checkpoint(home)
+            await self.checkpoint_home(home)
 
-    async def _checkpoint(self, home: Home) -> bool:
+    async def checkpoint_home(self, home: Home) -> bool:
+        """Whether that was possible."""
         begun = home.directory.checkpoint_begin(self._partitions.high_watermarks(home))
         try:
             await self._disk.replace_files(begun.files)
@@ -76,7 +77,7 @@ class Housekeeping:
                 # A power cut may bring one of several deleted segments back. The recovery points on disk must then be
                 # behind it, or the start would take what follows it for the far side of a lost tail.
                 # On a full disk they cannot be written, and retention is what makes room.
-                is_safe = await self._checkpoint(home)
+                is_safe = await self.checkpoint_home(home)
                 for partition, recovery_point in recovery_points.items():
                     removed += _delete_old(partition, now_ms, recovery_point if is_safe else 0)
             await asyncio.sleep(0)
@@ -125,15 +126,18 @@ class Housekeeping:
                 await asyncio.sleep(0)
 
 
+def _is_free(partition: Partition) -> bool:
+    """The cleaner has read the segments that it is going to replace: they stay until it has."""
+    return partition.failure == ErrorCode.NONE and not partition.log.is_cleaning
+
+
 def _is_due(partition: Partition, now_ms: int) -> bool:
-    return partition.failure == ErrorCode.NONE and bool(
-        partition.log.expired_segments(now_ms, partition.high_watermark)
-    )
+    return _is_free(partition) and bool(partition.log.expired_segments(now_ms, partition.high_watermark))
 
 
 def _delete_old(partition: Partition, now_ms: int, recovery_point: int) -> int:
     """The recovery point is the one on disk. What lies behind it goes too, but a sync for each."""
-    if partition.failure != ErrorCode.NONE:
+    if not _is_free(partition):
         return 0
     high_watermark = partition.high_watermark
     try:

@@ -33,7 +33,7 @@ def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
     values: dict[str, Any] = dict(effective_topic_values(overrides, broker))
     return LogConfig(
         segment_bytes=values["internal.segment.bytes"] or values["segment.bytes"],
-        segment_ms=values["segment.ms"],
+        segment_ms=_segment_ms(values),
         segment_jitter_ms=values["segment.jitter.ms"],
         segment_index_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],
@@ -51,4 +51,15 @@ def log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
         compression_zstd_level=values["compression.zstd.level"],
         min_insync_replicas=values["min.insync.replicas"],
         producer_id_expiration_ms=int(broker["producer.id.expiration.ms"]),  # type: ignore[arg-type]
+        delete_retention_ms=values["delete.retention.ms"],
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
     )
+
+
+def _segment_ms(values: Mapping[str, Any]) -> int:
+    """The active segment is never cleaned: max.compaction.lag.ms has to end it, too."""
+    if "compact" in values["cleanup.policy"]:
+        return int(min(values["segment.ms"], values["max.compaction.lag.ms"]))
+    return int(values["segment.ms"])

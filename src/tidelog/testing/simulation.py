@@ -26,6 +26,7 @@ from tidelog.node.node import Node
 from tidelog.node.ports import Ports
 from tidelog.sim.clock import SimClock
 from tidelog.sim.disk import DiskFaults, SimDisk
+from tidelog.sim.jobs import SimJobs
 from tidelog.sim.loop import sim_loop
 from tidelog.sim.net import NetOptions, SimNet
 from tidelog.sim.process import SimProcess
@@ -76,11 +77,13 @@ class SimulatedWorld:
         assert self._process is None, "the node is running"
         self.starts += 1
         process = SimProcess(self.loop, f"{NODE}-{self.starts}")
+        workers = SimWorkers(self.random)
         ports = Ports(
             clock=self.clock,
             disk=self.disk,
             net=self.net.host(NODE),
-            workers=SimWorkers(self.random),
+            workers=workers,
+            jobs=SimJobs(self.disk, workers),
             random=Random(self.random.getrandbits(64)),
         )
         config = load(None, {}, [f"{key}={value}" for key, value in self._config.items()])

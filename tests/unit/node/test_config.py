@@ -107,10 +107,6 @@ def test_a_bad_value_that_is_overridden_does_not_matter() -> None:
             "listener.name.plaintext.connections.max.idle.ms is known but has no effect yet",
         ),
         (
-            "log.cleanup.policy=delete,compact",
-            "log.cleanup.policy=compact: there is no compaction yet, so all records are kept",
-        ),
-        (
             "leader.replication.throttled.rate=5",
             "leader.replication.throttled.rate is ignored: it can only be set while the broker runs",
         ),

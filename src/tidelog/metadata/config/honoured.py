@@ -31,10 +31,14 @@ _NAMES = """
     transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions
     transaction.state.log.replication.factor transaction.state.log.min.isr transaction.state.log.segment.bytes
+    log.cleaner.enable log.cleaner.threads log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.delete.retention.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes
     index.interval.bytes file.delete.delay.ms max.message.bytes message.timestamp.type message.timestamp.before.max.ms
-    message.timestamp.after.max.ms internal.segment.bytes
+    message.timestamp.after.max.ms internal.segment.bytes delete.retention.ms min.cleanable.dirty.ratio
+    min.compaction.lag.ms max.compaction.lag.ms
 """
 
 HONOURED: frozenset[str] = frozenset(_NAMES.split())
@@ -43,8 +47,5 @@ HONOURED: frozenset[str] = frozenset(_NAMES.split())
 PER_LISTENER: frozenset[str] = frozenset(("max.connections", "max.connection.creation.rate"))
 """Those that listener.name.<listener>.<config> may set for one listener."""
 
-NOT_YET: dict[str, dict[str, str]] = {
-    "cleanup.policy": {"compact": "there is no compaction yet, so all records are kept"},
-    "log.cleanup.policy": {"compact": "there is no compaction yet, so all records are kept"},
-}
+NOT_YET: dict[str, dict[str, str]] = {}
 """Values that a config we honour takes, but that have no effect yet, and what happens instead."""
