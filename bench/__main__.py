@@ -43,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
             sides=args.sides,
             path=args.json,
         )
+    if args.command == "decode":
+        return _decode(args)
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -75,6 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     groups.add_argument("--only", help="some of classic,consumer,commits,gap")
     groups.add_argument("--sides", help="some of tidelog (page-cache mode),synced,apache")
     groups.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    decode = commands.add_parser("decode", help="records a core decodes a second: sizes, headers, codecs, both twins")
+    decode.add_argument("--twins", default="native,pure", help="some of native,pure")
+    decode.add_argument("--codecs", default="none,gzip,snappy,lz4,zstd", help="some of them")
+    decode.add_argument("--bytes", type=int, default=32_000_000, help="of records in a log, an eighth for pure")
+    decode.add_argument("--seconds", type=float, default=0.5, help="of CPU for each figure")
+    decode.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")
@@ -106,6 +114,15 @@ def _node(args: argparse.Namespace) -> int:
             print(f"{row.name:16} {estimate_s(row, len(row.sides), settings) / 60:5.1f} min  {row.title}")
         return 0
     return run_node(rows, settings, args.json, with_apache=not args.without_apache)
+
+
+def _decode(args: argparse.Namespace) -> int:
+    from bench.decode import TWINS, run_decode
+    from tidelog.protocol.compression import Codec
+
+    twins = tuple(twin for twin in TWINS if twin in args.twins.split(","))
+    codecs = tuple(codec for codec in Codec if codec.name.lower() in args.codecs.split(","))
+    return run_decode(twins, codecs, args.bytes, args.seconds, args.json)
 
 
 def _table(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from numba import njit, types
+from numba.core.options import DefaultOptions
 
 BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
 ROOM: Final = types.Array(types.uint8, 1, "C")
@@ -23,23 +24,30 @@ OFFSETS: Final = types.Array(types.int32, 1, "C")
 INT: Final = types.int64
 
 
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True}
+if hasattr(DefaultOptions, "_nrt"):
+    # Kernels make no arrays. Without this numba counts references to those that each small function is given, which
+    # takes four times as long as reading the records.
+    _OPTIONS["_nrt"] = False
+
+
 def kernel(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compiles a function for these types now, or takes it from the cache."""
     signature = result(*arguments)
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
-            return njit(signature, nogil=True, cache=True)(function)
+            return njit(signature, cache=True, **_OPTIONS)(function)
         except (RuntimeError, OSError):
             # There is no place for the cache, or no room in it: a read-only container without a home.
-            return njit(signature, nogil=True)(function)
+            return njit(signature, **_OPTIONS)(function)
 
     return compiled
 
 
 def helper(function: Callable[..., Any]) -> Any:
     """A function that kernels of the same file call; it becomes a part of each."""
-    return njit(nogil=True)(function)
+    return njit(**_OPTIONS)(function)
 
 
 def as_bytes(view: memoryview) -> Any:

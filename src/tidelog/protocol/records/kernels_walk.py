@@ -35,27 +35,35 @@ _OFFSET, _TIMESTAMP, _BATCH, _START, _END, _KEY_START, _KEY_SIZE, _VALUE_START, 
 
 
 @helper
-def _varint(data: Any, position: Any, stop: Any) -> Any:
-    """(value, position after it), of bytes before stop."""
+def _long_varint(data: Any, position: Any, stop: Any) -> Any:
+    """As _varint, of any length."""
     if position < 0:
         return np.int64(0), position
-    if position >= stop:
-        return np.int64(0), np.int64(RUNS_OVER)
-    byte = np.int64(data[position])
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    raw = byte & 0x7F
-    shift = 7
-    while byte >= 0x80:
-        position += 1
-        if position >= stop:
-            return np.int64(0), np.int64(RUNS_OVER)
+    raw = np.int64(0)
+    shift = 0
+    while position < stop:
         byte = np.int64(data[position])
+        position += 1
         if shift == 63 and byte > 1:
             return np.int64(0), np.int64(VARINT_TOO_LONG)
         raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return ((raw >> 1) & _INT64_MAX) ^ -(raw & 1), position
         shift += 7
-    return ((raw >> 1) & _INT64_MAX) ^ -(raw & 1), position + 1
+    return np.int64(0), np.int64(RUNS_OVER)
+
+
+@helper
+def _varint(data: Any, position: Any, stop: Any) -> Any:
+    """(value, position after it), of bytes before stop. Most have one byte or two."""
+    if 0 <= position < stop:
+        byte = np.int64(data[position])
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
+        if position + 1 < stop and data[position + 1] < 0x80:
+            raw = (byte & 0x7F) | (np.int64(data[position + 1]) << 7)
+            return (raw >> 1) ^ -(raw & 1), position + 2
+    return _long_varint(data, position, stop)
 
 
 @helper
