@@ -6,9 +6,6 @@ at; time, offset, value and headers are the consumer's. Decoding proper is `batc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Buffer
 from tidelog.protocol.batch import (
@@ -87,41 +84,3 @@ def recompressed(
     )
     set_crc(result)
     return result, read_header(result), all_have_keys
-
-
-class RecordSpan(NamedTuple):
-    """Where a record lies in the payload of its batch, and the little that the cleaner asks of it."""
-
-    start: int
-    end: int
-    timestamp_delta: int
-    offset_delta: int
-    key_start: int
-    key_size: int
-    """-1 for none."""
-    value_size: int
-
-
-def record_spans(payload: Buffer, header: BatchHeader) -> Iterator[RecordSpan]:
-    """Each record of a decompressed payload. ProtocolError when they are not so many, or none; headers of records are
-    not looked at."""
-    data = bytes(payload)
-    size, position, before = len(data), 0, -1
-    for _ in range(header.record_count):
-        start = position
-        length, position = read_varint(data, position)
-        end = position + length
-        if length < 0 or end > size:
-            raise ProtocolError("a record runs over the end of its batch")
-        timestamp_delta, position = read_varint(data, position + 1)
-        offset_delta, position = read_varint(data, position)
-        key_size, key_start = read_varint(data, position)
-        value_size, position = read_varint(data, key_start + max(key_size, 0))
-        if key_size < -1 or value_size < -1 or position + max(value_size, 0) > end:
-            raise ProtocolError("a field runs over the end of its record")
-        if not before < offset_delta <= header.last_offset_delta:
-            raise ProtocolError(f"a record's offset is {offset_delta}, behind {before} in its batch")
-        yield RecordSpan(start, end, timestamp_delta, offset_delta, key_start, key_size, value_size)
-        position, before = end, offset_delta
-    if position != size:
-        raise ProtocolError(f"{size - position} bytes left over after the last record of a batch")

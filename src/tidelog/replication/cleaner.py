@@ -16,8 +16,8 @@ from tidelog.kernel.errors import DiskError, DiskFullError, HelperGoneError
 from tidelog.kernel.ports import Clock, Disk, Jobs
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.job import CleanJob, GroupCleaned, LogCleaned, Worked
+from tidelog.log.cleaning.keys import entry_bytes
 from tidelog.log.cleaning.leftovers import drop_cleaned
-from tidelog.log.cleaning.offset_map import ENTRY_BYTES
 from tidelog.log.cleaning.ordering import clean_order
 from tidelog.log.cleaning.range import CleanRange, clean_range
 from tidelog.log.cleaning.swap import SwapGivenUp, swap
@@ -208,7 +208,7 @@ class LogCleaner:
                 log,
                 found,
                 now_ms=self._clock.wall_ms(),
-                keys_max=int(memory / ENTRY_BYTES),
+                keys_max=int(memory / entry_bytes()),
                 seed=self._random.randbytes(_SEED_BYTES),
                 read=read,
             ),

@@ -31,7 +31,7 @@ KEYS = 40
 def fill(bootstrap: str, first: int) -> None:
     """Plain and transactional, some of it aborted, some of it tombstones; each part in a segment of its own."""
     plain = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
-    start_ms = int(time.time() * 1000) - 3_600_000 + first * 10_000
+    start_ms = int(time.time() * 1000) - 86_400_000 + first * 10_000
     for number in range(first, first + RECORDS // 2):
         value = None if number % 9 == 8 else b"plain %d" % number
         plain.produce(TOPIC, value, b"%d" % (number * 7 % KEYS), partition=0, timestamp=start_ms + number * 100)
@@ -116,7 +116,7 @@ def test_apache_opens_reads_and_cleans_what_we_have_cleaned(home: Path) -> None:
         assert values(theirs) == values(mine)
         assert set(theirs) <= set(mine)
         fill(bootstrap, 2 * RECORDS)
-        produce(bootstrap, TOPIC, 3, int(time.time() * 1000) + 5000)
+        produce(bootstrap, TOPIC, 3, int(time.time() * 1000))
         second = wait_cleaned(data, first)
         theirs = read(bootstrap)
     assert "UncleanablePartition" not in kafka.output

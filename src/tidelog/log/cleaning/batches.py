@@ -24,7 +24,7 @@ from tidelog.protocol.batch import (
     write_varint,
 )
 from tidelog.protocol.compression import Codec, compress
-from tidelog.protocol.record_walk import RecordSpan
+from tidelog.protocol.records import Columns
 
 _INT64_MAX: Final = 2**63 - 1
 _EMPTY_ATTRIBUTES: Final = APPEND_TIME | TRANSACTIONAL | CONTROL
@@ -43,25 +43,25 @@ def empty_batch(header: BatchHeader) -> bytearray:
 
 
 def batch_of_kept(
-    header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], horizon_ms: int | None = None
+    header: BatchHeader, columns: Columns, rows: Sequence[int], horizon_ms: int | None = None
 ) -> bytearray:
-    """With these records of the decompressed payload, one at least. The horizon, if given, is a new one."""
-    max_timestamp = header.max_timestamp
-    if not header.is_append_time:
-        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    """With these records, one at least. The horizon, if given, is a new one."""
+    times = [int(columns.timestamp[row]) for row in rows]
+    max_timestamp = header.max_timestamp if header.is_append_time else max(times)
     attributes, base_timestamp = header.attributes, header.base_timestamp
-    if horizon_ms is not None and _can_be_told_from(header, kept, horizon_ms):
-        body = _restamped(header, payload, kept, horizon_ms)
+    if horizon_ms is not None and _can_be_told_from(times, horizon_ms):
+        body = _restamped(columns, rows, times, horizon_ms)
         attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
     else:
-        body = b"".join([payload[span.start : span.end] for span in kept])
+        data = columns.data
+        body = b"".join([data[columns.start[row] : columns.end[row]] for row in rows])
     codec = Codec(header.codec)
     return _batch(
         header._replace(
             attributes=attributes,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
-            record_count=len(kept),
+            record_count=len(rows),
         ),
         body if codec is Codec.NONE else compress(codec, body),
     )
@@ -75,24 +75,20 @@ def _batch(header: BatchHeader, payload: bytes) -> bytearray:
     return batch
 
 
-def _timestamp(header: BatchHeader, span: RecordSpan) -> int:
-    return header.max_timestamp if header.is_append_time else header.base_timestamp + span.timestamp_delta
-
-
-def _can_be_told_from(header: BatchHeader, kept: Sequence[RecordSpan], horizon_ms: int) -> bool:
+def _can_be_told_from(times: list[int], horizon_ms: int) -> bool:
     """Not every timestamp that a client may send: then the batch has no horizon, and its tombstones stay."""
-    return all(abs(_timestamp(header, span) - horizon_ms) <= _INT64_MAX for span in kept)
+    return all(abs(time - horizon_ms) <= _INT64_MAX for time in times)
 
 
-def _restamped(header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], base_timestamp: int) -> bytes:
+def _restamped(columns: Columns, rows: Sequence[int], times: list[int], base_timestamp: int) -> bytes:
     out = bytearray()
-    for span in kept:
-        _, position = read_varint(payload, span.start)
-        attributes = payload[position]
-        _, position = read_varint(payload, position + 1)
-        head = bytearray((attributes,))
-        write_varint(head, _timestamp(header, span) - base_timestamp)
-        write_varint(out, len(head) + span.end - position)
+    for row, time in zip(rows, times, strict=True):
+        record = bytes(columns.data[columns.start[row] : columns.end[row]])
+        _, position = read_varint(record, 0)
+        head = bytearray((record[position],))
+        _, position = read_varint(record, position + 1)
+        write_varint(head, time - base_timestamp)
+        write_varint(out, len(head) + len(record) - position)
         out += head
-        out += payload[position : span.end]
+        out += record[position:]
     return bytes(out)

@@ -14,16 +14,16 @@ from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Buffer, Disk
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.grouping import grouped
-from tidelog.log.cleaning.keeping import PAYLOAD_BYTES_MAX, Keeper
+from tidelog.log.cleaning.keeping import Keeper
+from tidelog.log.cleaning.keys import Keys
 from tidelog.log.cleaning.leftovers import drop_cleaned
-from tidelog.log.cleaning.offset_map import OffsetMap
 from tidelog.log.cleaning.order import CleanOrder, Source
-from tidelog.log.cleaning.reading import FoundBatch, read_aborted, read_source
+from tidelog.log.cleaning.reading import Chunk, read_aborted, read_source
 from tidelog.log.cleaning.transactions import AbortedRanges, CleanedTransactions
 from tidelog.log.names import CLEANED, TXN_INDEX, segment_name
 from tidelog.log.segment import Segment
-from tidelog.protocol.batch import BatchHeader, read_header, records_payload
-from tidelog.protocol.record_walk import record_spans
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.records import TwinName
 
 _FILE_BYTES_MAX: Final = 2**31 - 1
 
@@ -57,8 +57,10 @@ Step: TypeAlias = Worked | GroupCleaned | LogCleaned
 
 
 class CleanJob:
-    def __init__(self, order: CleanOrder) -> None:
+    def __init__(self, order: CleanOrder, twin: TwinName | None = None) -> None:
+        """`twin`: native with numba or pure without, if not whichever there is."""
         self._order = order
+        self._twin = twin
         self._steps: Iterator[Step] | None = None
 
     def step(self, disk: Disk) -> Step:
@@ -75,14 +77,14 @@ class CleanJob:
         drop_cleaned(disk, order.directory)
         aborted = [entry for source in order.sources for entry in read_aborted(disk, order.directory, source)]
         ranges = AbortedRanges([*aborted, *order.aborted_later])
-        offsets = OffsetMap(order.seed, order.keys_max)
+        keys = Keys(order.seed, order.keys_max, self._twin)
         read_bytes = written_bytes = 0
-        for read in self._read_keys(disk, ranges, offsets):
+        for read in self._read_keys(disk, ranges, keys):
             read_bytes += read
             yield Worked(read)
-        end_offset = offsets.latest_offset + 1
+        end_offset = keys.latest_offset + 1
         keeper = Keeper(
-            offsets,
+            keys,
             CleanedTransactions(ranges),
             order.producers,
             now_ms=order.now_ms,
@@ -90,49 +92,43 @@ class CleanJob:
         )
         sources = [source for source in order.sources if source.base_offset < end_offset]
         for group in grouped(sources, segment_bytes=order.segment_bytes, segment_index_bytes=order.segment_index_bytes):
-            cleaned = _CleanedSegment(disk, order, group[0].base_offset)
+            cleaned = _CleanedSegment(disk, order, group[0].base_offset, self._twin)
             for work in cleaned.fill(group, keeper):
                 read_bytes += work.read_bytes
                 written_bytes += work.written_bytes
                 yield work
             cleaned.finish()
             yield GroupCleaned(tuple(source.base_offset for source in group), cleaned.size)
-        yield LogCleaned(end_offset, len(offsets), read_bytes, written_bytes)
+        yield LogCleaned(end_offset, len(keys), read_bytes, written_bytes)
 
-    def _read_keys(self, disk: Disk, aborted: AbortedRanges, offsets: OffsetMap) -> Iterator[int]:
+    def _read_keys(self, disk: Disk, aborted: AbortedRanges, keys: Keys) -> Iterator[int]:
         """Fill the map from the first dirty offset on; the bytes that were read, now and then. It ends at the end, or
         with a batch when the map is full: then the rest is for another cleaning."""
         order = self._order
         for source in order.sources:
             if source.end_offset <= order.first_dirty_offset:
                 continue
-            for batches in read_source(disk, order.directory, source):
-                for header, data, _ in batches:
-                    if offsets.is_full and header.last_offset >= order.first_dirty_offset:
-                        return
-                    if not (header.is_control or aborted.holds(header)):
-                        self._note_keys(data, header, offsets)
-                    offsets.latest_offset = header.last_offset
-                yield sum(header.size for header, _, _ in batches)
-            offsets.latest_offset = source.end_offset - 1
-
-    def _note_keys(self, data: memoryview, header: BatchHeader, offsets: OffsetMap) -> None:
-        first = self._order.first_dirty_offset - header.base_offset
-        if header.last_offset_delta < first or not header.record_count:
-            return
-        payload = bytes(records_payload(data, header, PAYLOAD_BYTES_MAX))
-        for span in record_spans(payload, header):
-            if span.key_size >= 0 and span.offset_delta >= first:
-                key = payload[span.key_start : span.key_start + span.key_size]
-                offsets.put(key, header.base_offset + span.offset_delta)
+            for chunk in read_source(disk, order.directory, source, self._twin):
+                wanted = [
+                    header.last_offset >= order.first_dirty_offset and not (header.is_control or aborted.holds(header))
+                    for header, _, _ in chunk.batches
+                ]
+                taken = keys.put(chunk.columns, wanted, order.first_dirty_offset)
+                if taken:
+                    keys.latest_offset = chunk.batches[taken - 1].header.last_offset
+                yield chunk.size
+                if taken < len(chunk.batches):
+                    return
+            keys.latest_offset = source.end_offset - 1
 
 
 class _CleanedSegment:
     """The segment that is written, and its indexes."""
 
-    def __init__(self, disk: Disk, order: CleanOrder, base_offset: int) -> None:
+    def __init__(self, disk: Disk, order: CleanOrder, base_offset: int, twin: TwinName | None) -> None:
         self._disk = disk
         self._order = order
+        self._twin: TwinName | None = twin
         self._segment = Segment.create(disk, order.directory, base_offset, now_ms=order.now_ms, suffix=CLEANED)
 
     @property
@@ -141,20 +137,17 @@ class _CleanedSegment:
 
     def fill(self, group: list[Source], keeper: Keeper) -> Iterator[Worked]:
         for source in group:
-            for batches in read_source(self._disk, self._order.directory, source):
-                written = self._write(batches, keeper, is_end=source is group[-1])
-                yield Worked(sum(header.size for header, _, _ in batches), written)
+            for chunk in read_source(self._disk, self._order.directory, source, self._twin):
+                yield Worked(chunk.size, self._write(chunk, keeper, ends_group=source is group[-1]))
 
-    def _write(self, batches: list[FoundBatch], keeper: Keeper, *, is_end: bool) -> int:
+    def _write(self, chunk: Chunk, keeper: Keeper, *, ends_group: bool) -> int:
         parts: list[Buffer] = []
         run: list[tuple[int, BatchHeader]] = []
         size = 0
-        for header, data, is_last in batches:
-            kept = keeper.keep(data, header, is_last=is_last and is_end)
-            if kept is not None:
-                parts.append(kept)
-                run.append((size, header if kept is data else read_header(kept)))
-                size += len(kept)
+        for batch, header in keeper.keep(chunk, ends_group=ends_group):
+            parts.append(batch)
+            run.append((size, header))
+            size += len(batch)
         if self._segment.size + size > _FILE_BYTES_MAX:
             raise UncleanableError(f"{self._segment.log.path} would be larger than a segment can be")
         if size:

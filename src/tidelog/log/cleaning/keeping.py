@@ -8,33 +8,30 @@ an empty one would not tell the epoch at the next start; and batches that are no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Buffer
 from tidelog.log.cleaning.batches import batch_of_kept, delete_horizon_ms, empty_batch
-from tidelog.log.cleaning.offset_map import OffsetMap
+from tidelog.log.cleaning.keys import Keys
 from tidelog.log.cleaning.order import LastBatch
+from tidelog.log.cleaning.reading import Chunk, FoundBatch
 from tidelog.log.cleaning.transactions import CleanedTransactions
 from tidelog.log.transactions import read_ending
 from tidelog.log.txn_index import Aborted
-from tidelog.protocol.batch import BatchHeader, records_payload
-from tidelog.protocol.record_walk import RecordSpan, record_spans
-
-PAYLOAD_BYTES_MAX = 1 << 29
-"""Of a decompressed batch: more than any that was let in."""
+from tidelog.protocol.batch import BatchHeader, read_header
 
 
 class Keeper:
     def __init__(
         self,
-        offsets: OffsetMap,
+        keys: Keys,
         transactions: CleanedTransactions,
         producers: Mapping[int, LastBatch],
         *,
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        self._offsets = offsets
+        self._keys = keys
         self._transactions = transactions
         self._producers = producers
         self._now_ms = now_ms
@@ -42,15 +39,27 @@ class Keeper:
         self.aborted: list[Aborted] = []
         """What the index of the cleaned segment has to tell; whoever writes that takes it from here."""
 
-    def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
-        """The batch, less of it, or None. The last of a segment stays, if only as an empty one: how far the segment
-        reaches must be seen from it."""
-        kept = self._keep_marker(batch, header) if header.is_control else self._keep_data(batch, header)
-        return empty_batch(header) if kept is None and is_last else kept
+    def keep(self, chunk: Chunk, *, ends_group: bool) -> list[tuple[Buffer, BatchHeader]]:
+        """What stays of the batches, in order. The last of a group stays, if only as an empty one: how far the cleaned
+        segment reaches must be seen from it."""
+        last_of_key = self._keys.last_of_key(chunk.columns)
+        kept: list[tuple[Buffer, BatchHeader]] = []
+        for index, found in enumerate(chunk.batches):
+            header = found.header
+            if header.is_control:
+                batch = self._keep_marker(chunk, index, found)
+            else:
+                batch = self._keep_data(chunk, index, found, last_of_key)
+            if batch is None and found.is_last and ends_group:
+                batch = empty_batch(header)
+            if batch is not None:
+                kept.append((batch, header if batch is found.data else read_header(batch)))
+        return kept
 
     # Markers
 
-    def _keep_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+    def _keep_marker(self, chunk: Chunk, index: int, found: FoundBatch) -> Buffer | None:
+        header, batch, _ = found
         ending = read_ending(batch, header)
         may_go, aborted = self._transactions.meet_marker(header, ending)
         if aborted is not None:
@@ -68,8 +77,7 @@ class Keeper:
             return None
         if horizon_ms is not None or header.record_count == 0:
             return batch
-        payload = _payload(batch, header)
-        return batch_of_kept(header, payload, list(record_spans(payload, header)), self._horizon_ms)
+        return batch_of_kept(header, chunk.columns, range(*_rows(chunk, index)), self._horizon_ms)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._producers.get(header.producer_id)
@@ -81,34 +89,25 @@ class Keeper:
 
     # Data
 
-    def _keep_data(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+    def _keep_data(self, chunk: Chunk, index: int, found: FoundBatch, last_of_key: Any) -> Buffer | None:
+        header, batch, _ = found
         is_aborted = self._transactions.meet_data(header)
-        if not is_aborted and header.base_offset > self._offsets.latest_offset:
+        if not is_aborted and header.base_offset > self._keys.latest_offset:
             return batch
-        payload = b"" if is_aborted else _payload(batch, header)
-        kept = [] if is_aborted else self._kept_records(payload, header)
-        if not kept:
-            return empty_batch(header) if self._is_last_of_producer(header) else None
-        needs_horizon = delete_horizon_ms(header) is None and any(span.value_size < 0 for span in kept)
-        if len(kept) == header.record_count and not needs_horizon:
-            return batch
-        return batch_of_kept(header, payload, kept, self._horizon_ms if needs_horizon else None)
-
-    def _kept_records(self, payload: bytes, header: BatchHeader) -> list[RecordSpan]:
-        get, base_offset = self._offsets.get, header.base_offset
         horizon_ms = delete_horizon_ms(header)
         keeps_tombstones = horizon_ms is None or self._now_ms < horizon_ms
-        kept = []
-        for span in record_spans(payload, header):
-            if span.key_size < 0 or (span.value_size < 0 and not keeps_tombstones):
-                continue
-            if get(payload[span.key_start : span.key_start + span.key_size]) <= base_offset + span.offset_delta:
-                kept.append(span)
-        return kept
+        columns = chunk.columns
+        rows: list[int] = []
+        if not is_aborted:
+            rows = self._keys.kept_rows(columns, last_of_key, *_rows(chunk, index), tombstones=keeps_tombstones)
+        if not rows:
+            return empty_batch(header) if self._is_last_of_producer(header) else None
+        needs_horizon = horizon_ms is None and any(columns.value_size[row] < 0 for row in rows)
+        if len(rows) == header.record_count and not needs_horizon:
+            return batch
+        return batch_of_kept(header, columns, rows, self._horizon_ms if needs_horizon else None)
 
 
-def _payload(batch: Buffer, header: BatchHeader) -> bytes:
-    try:
-        return bytes(records_payload(batch, header, PAYLOAD_BYTES_MAX))
-    except ProtocolError as error:
-        raise ProtocolError(f"the batch at offset {header.base_offset}: {error}") from None
+def _rows(chunk: Chunk, index: int) -> tuple[int, int]:
+    first_record = chunk.columns.batches.first_record
+    return int(first_record[index]), int(first_record[index + 1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Disk
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.order import Source
@@ -12,8 +13,10 @@ from tidelog.log.names import LOG, TXN_INDEX, segment_name
 from tidelog.log.scan import header_fits
 from tidelog.log.txn_index import ABORTED_ENTRY, Aborted
 from tidelog.protocol.batch import HEADER_SIZE, BatchHeader, crc_is_valid, read_header
+from tidelog.protocol.records import Columns, TwinName, decode
 
 CHUNK_BYTES: Final = 1 << 20
+_DECODED_BYTES: Final = 1 << 29
 
 
 class FoundBatch(NamedTuple):
@@ -23,7 +26,18 @@ class FoundBatch(NamedTuple):
     """Of the segment."""
 
 
-def read_source(disk: Disk, directory: str, source: Source) -> Iterator[list[FoundBatch]]:
+class Chunk(NamedTuple):
+    """Batches that lie one behind the other, and their records."""
+
+    batches: list[FoundBatch]
+    columns: Columns
+
+    @property
+    def size(self) -> int:
+        return sum(batch.header.size for batch in self.batches)
+
+
+def read_source(disk: Disk, directory: str, source: Source, twin: TwinName | None = None) -> Iterator[Chunk]:
     """All batches, about a megabyte of them at a time. UncleanableError when one is damaged."""
     path = f"{directory}/{segment_name(source.base_offset, LOG)}"
     file = disk.open(path)
@@ -39,10 +53,23 @@ def read_source(disk: Disk, directory: str, source: Source) -> Iterator[list[Fou
             if not chunk:
                 raise UncleanableError(f"{path} became shorter")
             found, used = _whole_batches(chunk, position, due, source, path)
-            yield found
+            yield from _decoded(found, memoryview(chunk)[:used], twin)
             position, due = position + used, found[-1].header.next_offset
     finally:
         file.close()
+
+
+def _decoded(batches: list[FoundBatch], data: memoryview, twin: TwinName | None) -> Iterator[Chunk]:
+    """In one, or in parts where all at once take too much room: a kilobyte of zstd can be a gigabyte."""
+    try:
+        yield Chunk(batches, decode(data, limit_bytes=_DECODED_BYTES, check_crc=False, twin=twin))
+    except ProtocolError:
+        if len(batches) == 1:
+            raise
+        half = len(batches) // 2
+        size = sum(batch.header.size for batch in batches[:half])
+        yield from _decoded(batches[:half], data[:size], twin)
+        yield from _decoded(batches[half:], data[size:], twin)
 
 
 def _whole_batches(chunk: bytes, position: int, due: int, source: Source, path: str) -> tuple[list[FoundBatch], int]:

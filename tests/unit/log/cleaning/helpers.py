@@ -17,12 +17,15 @@ from tidelog.log.partition_log import AppendResult, PartitionLog
 from tidelog.log.transactions import read_ending
 from tidelog.protocol.batch import TRANSACTIONAL, RecordInput, build_batch, iter_headers, iter_records
 from tidelog.protocol.compression import Codec
+from tidelog.protocol.records import TwinName
 
 RETENTION_MS = 100
 COMPACT = replace(
     TINY, cleanup_policy=frozenset({"compact"}), delete_retention_ms=RETENTION_MS, min_cleanable_dirty_ratio=0.0
 )
 SEED = bytes(range(16))
+TWIN: TwinName = "pure"
+"""Of those who do not say."""
 
 
 class Seen(NamedTuple):
@@ -78,13 +81,14 @@ def clean(
     now_ms: int = 2000,
     keys_max: int = 1000,
     on_swapped: Callable[[], None] = lambda: None,
+    twin: TwinName | None = None,
 ) -> LogCleaned | None:
     """A whole cleaning, as the node does it; None when there is nothing to clean."""
     found = range_of(log, now_ms)
     if not found.is_due(log.config):
         return None
     order = clean_order(log, found, now_ms=now_ms, keys_max=keys_max, seed=SEED)
-    job = pickle.loads(pickle.dumps(CleanJob(order)))
+    job = pickle.loads(pickle.dumps(CleanJob(order, twin or TWIN)))
     while True:
         step = job.step(disk)
         assert isinstance(step, Worked | GroupCleaned | LogCleaned)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.log.cleaning import helpers
 from tests.unit.log.cleaning.helpers import (
     COMPACT,
     RETENTION_MS,
@@ -29,6 +30,13 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.protocol.batch import DELETE_HORIZON, iter_records, read_header
 from tidelog.protocol.compression import Codec
 from tidelog.sim.disk import SimDisk
+
+
+@pytest.fixture(autouse=True, params=["pure", "native"])
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "native":
+        pytest.importorskip("numba")
+    monkeypatch.setattr(helpers, "TWIN", request.param)
 
 
 def opened() -> tuple[SimDisk, PartitionLog]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidelog.log.cleaning.keeping import Keeper
 from tidelog.log.cleaning.range import clean_range
 from tidelog.log.cleaning.transactions import CleanedTransactions
 from tidelog.protocol.compression import Codec
+from tidelog.protocol.records import TwinName
 from tidelog.sim.disk import SimulatedCrash
 
 CONFIG = replace(COMPACT, segment_bytes=500)
@@ -40,6 +42,8 @@ class Written:
 
 
 class CleanerModel(RuleBasedStateMachine):
+    twin: TwinName = "pure"
+
     @initialize(seed=st.integers(0, 2**16))
     def start(self, seed: int) -> None:
         self.random = Random(seed)
@@ -118,7 +122,7 @@ class CleanerModel(RuleBasedStateMachine):
         if rolls and self.log.segments[-1].size:
             self.roll()
         self.flush()
-        clean(self.disk, self.log, now_ms=self.clock, keys_max=keys_max)
+        clean(self.disk, self.log, now_ms=self.clock, keys_max=keys_max, twin=self.twin)
         self.cleaned_to = self.log.cleaned_to
 
     @rule(after=st.integers(1, 120), power=st.booleans())
@@ -128,7 +132,7 @@ class CleanerModel(RuleBasedStateMachine):
         self.flush()
         self.disk.faults.crash_at = self.disk.operations + after
         with contextlib.suppress(SimulatedCrash):
-            clean(self.disk, self.log, now_ms=self.clock)
+            clean(self.disk, self.log, now_ms=self.clock, twin=self.twin)
         self.disk.faults.crash_at = None
         self._reopen(power=power)
 
@@ -208,6 +212,15 @@ TestCleanerModel = CleanerModel.TestCase
 TestCleanerModel.settings = settings(
     max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+class NativeModel(CleanerModel):
+    twin: TwinName = "native"
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+class TestNativeModel(NativeModel.TestCase):  # type: ignore[name-defined,misc]
+    settings = TestCleanerModel.settings
 
 
 # The model can fail
