@@ -128,7 +128,7 @@ async def _classic(node: Node, members: int, partitions: int, runs: int) -> Figu
     await group.form()
     for _ in range(2):  # warm
         await group.rebalance()
-    node.begin()
+    await asyncio.to_thread(node.begin)
     before = cpu_of(node.pid)
     found = [await group.rebalance() for _ in range(runs)]
     spent = cpu_of(node.pid).since(before)
@@ -157,7 +157,7 @@ async def _consumer(node: Node, members: int, partitions: int, runs: int) -> Fig
     try:
         await _settled(all_members[:members], partitions, running)
         figures["formed_s"] = time.perf_counter() - started_s
-        node.begin()
+        await asyncio.to_thread(node.begin)
         took: list[float] = []
         beats: list[float] = []
         for number in range(members, members + runs):
