@@ -9,222 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from random import Random
-from typing import Final
 
 from tidelog.kernel.errors import DirectoryLockedError, DiskError, DiskFullError
-from tidelog.kernel.ports import Buffer, File
-
-SECTOR: Final = 512
-_CHUNKS_MAX: Final = 64
-
-
-# What gives room back, and what fails for good when it fails.
-_NEED_NO_ROOM: Final = ("truncate", "remove", "sync")
-
-
-class Outcome(Enum):
-    """How much of a change happens."""
-
-    WHOLE = "whole"
-    SHORT = "short"
-    TORN = "torn"
-
-
-class SimulatedCrash(BaseException):
-    """The machine stopped in the middle of an operation; no error that the code under test may catch. Nothing touches
-    the disk any more: crash() gives a new one."""
-
-
-@dataclass(slots=True, kw_only=True)
-class DiskFaults:
-    """What goes wrong, and when. Numbers count the operations that change the disk, from 1."""
-
-    crash_at: int | None = None
-    """Stop the machine at this operation; of a write, a part may have happened."""
-    fail_at: int | None = None
-    """This operation fails with an I/O error."""
-    fail_syncs: bool = False
-    full_at: range = range(0)
-    """These operations find no room: an append is short, a new name is refused."""
-    capacity_bytes: int | None = None
-    """Writes beyond it are short, as on a full disk."""
-    broken_below: tuple[str, ...] = ()
-    """Below these directories every change, sync and read fails with an I/O error."""
-    read_error: float = 0.0
-    """How probable it is that a read fails with an I/O error."""
-    sync_delay_s: float = 0.002
-    cold_reads: float = 0.0
-    """How likely it is that bytes are not in memory: read_now says so then."""
-    cold_read_delay_s: float = 0.005
-
-    def is_broken(self, path: str) -> bool:
-        return any(f"{path}/".startswith(f"{directory}/") for directory in self.broken_below)
-
-
-class _Content:
-    """Immutable chunks and where each starts; copying one shares the chunks."""
-
-    __slots__ = ("chunks", "size", "starts")
-
-    def __init__(self, chunks: list[bytes] | None = None) -> None:
-        self.chunks: list[bytes] = []
-        self.starts: list[int] = []
-        self.size = 0
-        for chunk in chunks or ():
-            self.append(chunk)
-
-    def copy(self) -> _Content:
-        other = _Content()
-        other.chunks, other.starts, other.size = self.chunks[:], self.starts[:], self.size
-        return other
-
-    def append(self, data: bytes) -> None:
-        if not data:
-            return
-        if len(self.chunks) >= _CHUNKS_MAX:
-            self.chunks, self.starts = [b"".join(self.chunks)], [0]
-        self.chunks.append(data)
-        self.starts.append(self.size)
-        self.size += len(data)
-
-    def read(self, position: int, length: int) -> bytes:
-        end = min(position + length, self.size)
-        if position >= end:
-            return b""
-        first = bisect_right(self.starts, position) - 1
-        parts = []
-        for chunk, start in zip(self.chunks[first:], self.starts[first:], strict=True):
-            if start >= end:
-                break
-            parts.append(chunk[max(0, position - start) : end - start])
-        return b"".join(parts)
-
-    def truncate(self, size: int) -> None:
-        kept = self.read(0, size)
-        self.chunks, self.starts, self.size = [], [], 0
-        self.append(kept + bytes(size - len(kept)))
-
-
-class _Inode:
-    __slots__ = ("changes", "content", "durable", "durable_changes", "modified_ms", "truncations")
-
-    def __init__(self) -> None:
-        self.content = _Content()
-        self.durable = _Content()
-        self.changes = 0
-        self.durable_changes = 0
-        self.modified_ms = 0
-        self.truncations = 0
-
-    def make_durable(self, content: _Content, changes: int) -> None:
-        """An older sync that completes late must not undo a newer one."""
-        if changes >= self.durable_changes:
-            self.durable, self.durable_changes = content, changes
-
-
-class _Directory:
-    """`changes` are those since the last sync, in order: (old name or None, new name or None, node)."""
-
-    __slots__ = ("changes", "durable", "durable_changes", "entries")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _Inode | _Directory] = {}
-        self.durable: dict[str, _Inode | _Directory] = {}
-        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []
-        self.durable_changes = 0
-
-    def change(self, old: str | None, new: str | None, node: _Inode | _Directory) -> None:
-        self.changes.append((old, new, node))
-        _apply(self.entries, old, new, node)
-
-    def snapshot(self) -> tuple[dict[str, _Inode | _Directory], int]:
-        """The names, and how many changes made them: what a sync that begins now makes durable."""
-        return dict(self.entries), self.durable_changes + len(self.changes)
-
-    def make_durable(self, entries: dict[str, _Inode | _Directory], changes: int) -> None:
-        """An older sync that completes late must not undo a newer one."""
-        if changes >= self.durable_changes:
-            del self.changes[: changes - self.durable_changes]
-            self.durable, self.durable_changes = entries, changes
-
-
-def _apply(
-    entries: dict[str, _Inode | _Directory], old: str | None, new: str | None, node: _Inode | _Directory
-) -> None:
-    if old is not None and entries.get(old) is node:
-        del entries[old]
-    if new is not None:
-        entries[new] = node
-
-
-class SimFile:
-    __slots__ = ("_broken", "_closed", "_disk", "_inode", "_path")
-
-    def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
-        self._disk = disk
-        self._path = path
-        self._inode = inode
-        self._closed = False
-        self._broken = False
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def size(self) -> int:
-        return self._inode.content.size
-
-    def append(self, parts: Sequence[Buffer]) -> int:
-        self._check_open()
-        return self._disk.append_to(self._inode, b"".join(parts), self._path)
-
-    def read(self, position: int, length: int) -> bytes:
-        self._check_open()
-        self._disk.check_readable(self._path)
-        return self._inode.content.read(position, length)
-
-    def read_now(self, position: int, length: int) -> bytes | None:
-        return None if self._disk.is_cold() else self.read(position, length)
-
-    def lend(self, position: int, length: int) -> None:
-        """There is no socket here that could send it."""
-
-    @property
-    def truncations(self) -> int:
-        return self._inode.truncations
-
-    def truncate(self, size: int) -> None:
-        self._check_open()
-        self._disk.step("truncate", self._path)
-        self._inode.content.truncate(size)
-        self._inode.truncations += 1
-        self._disk.touch(self._inode)
-
-    def sync(self) -> None:
-        self._disk.sync_now((self,))
-
-    def close(self) -> None:
-        self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DiskError(f"cannot use {self._path}: it is closed")
-
-
-class SimLock:
-    def __init__(self, held: set[str], path: str) -> None:
-        self._held: set[str] | None = held
-        self._path = path
-
-    def release(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.discard(self._path)
+from tidelog.kernel.ports import File
+from tidelog.sim.disk_faults import NEED_NO_ROOM, DiskFaults, Outcome, SimulatedCrash
+from tidelog.sim.file import SimFile, SimLock, distrust, trusted
+from tidelog.sim.inodes import Directory, Inode, check_replaceable, inodes_below
+from tidelog.sim.survivors import Survivors
 
 
 class SimDisk:
@@ -234,7 +28,7 @@ class SimDisk:
         self._random = random
         self._wall_ms = wall_ms
         self.faults = faults or DiskFaults()
-        self._root = _Directory()
+        self._root = Directory()
         self._replacements: dict[str, tuple[int, int]] = {}
         self._locks: set[str] = set()
         self._crashed = False
@@ -272,7 +66,7 @@ class SimDisk:
         if self.operations == faults.fail_at or faults.is_broken(path):
             raise DiskError(f"cannot {what}: Input/output error")
         is_append = action.startswith("append")
-        if self.operations in faults.full_at and not action.startswith(_NEED_NO_ROOM):
+        if self.operations in faults.full_at and not action.startswith(NEED_NO_ROOM):
             if is_append:
                 return Outcome.SHORT
             raise DiskFullError(f"cannot {what}: No space left on device")
@@ -289,11 +83,11 @@ class SimDisk:
         # Without the fault nothing is drawn: seeds mean what they meant.
         return self.faults.cold_reads > 0 and self._random.random() < self.faults.cold_reads
 
-    def touch(self, inode: _Inode) -> None:
+    def touch(self, inode: Inode) -> None:
         inode.changes += 1
         inode.modified_ms = self._wall_ms()
 
-    def append_to(self, inode: _Inode, data: bytes, path: str) -> int:
+    def append_to(self, inode: Inode, data: bytes, path: str) -> int:
         outcome = self.step(f"append {len(data)} bytes to", path)
         fits = len(data)
         if self.faults.capacity_bytes is not None:
@@ -309,7 +103,7 @@ class SimDisk:
         return fits
 
     def _measure(self) -> int:
-        return sum(inode.content.size for inode in _inodes(self._root, set()))
+        return sum(inode.content.size for inode in inodes_below(self._root, set()))
 
     def crash(self, *, keep_page_cache: bool) -> SimDisk:
         """The disk after a kill -9 (all that was written is there), or after a power cut (what was not synced is there,
@@ -318,32 +112,32 @@ class SimDisk:
         faults = replace(self.faults, crash_at=None, fail_at=None, fail_syncs=False, full_at=range(0))
         disk = SimDisk(self._random, faults, wall_ms=self._wall_ms)
         disk.operations = self.operations
-        disk._root = _Survivors(self._random, keep_page_cache).directory(self._root)
+        disk._root = Survivors(self._random, keep_page_cache).directory(self._root)
         return disk
 
     # Names
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         *parents, name = _parts(path)
         directory = self._root
         for part in parents:
             node = directory.entries.get(part)
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise DiskError(f"cannot find {path}: no such directory")
             directory = node
         return directory, name
 
-    def _find(self, path: str) -> _Inode | _Directory | None:
-        node: _Inode | _Directory | None = self._root
+    def _find(self, path: str) -> Inode | Directory | None:
+        node: Inode | Directory | None = self._root
         for part in _parts(path):
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 return None
             node = node.entries.get(part)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise DiskError(f"cannot find {path}: no such directory")
         return node
 
@@ -353,7 +147,7 @@ class SimDisk:
 
     def is_dir(self, path: str) -> bool:
         self.check_alive()
-        return isinstance(self._find(path), _Directory)
+        return isinstance(self._find(path), Directory)
 
     def list_dir(self, path: str) -> list[str]:
         self.check_readable(path)
@@ -362,7 +156,7 @@ class SimDisk:
     def names_of(self, path: str) -> list[str]:
         """The names in a directory, for the harness: also of a machine that has stopped, none where there is none."""
         node = self._find(path)
-        return sorted(node.entries) if isinstance(node, _Directory) else []
+        return sorted(node.entries) if isinstance(node, Directory) else []
 
     def make_dirs(self, path: str) -> None:
         self.check_alive()
@@ -371,9 +165,9 @@ class SimDisk:
             node = directory.entries.get(part)
             if node is None:
                 self.step(f"make the directory {part} of", path)
-                node = _Directory()
+                node = Directory()
                 directory.change(None, part, node)
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise DiskError(f"cannot create the directory {path}: a file is in its way")
             directory = node
 
@@ -384,7 +178,7 @@ class SimDisk:
         node = directory.entries.get(name)
         if node is None:
             raise DiskError(f"cannot rename {old}: no such file")
-        _check_replaceable(node, target.entries.get(new_name), f"cannot rename {old} to {new}")
+        check_replaceable(node, target.entries.get(new_name), f"cannot rename {old} to {new}")
         self.step(f"rename {old} to", new)
         if target is directory:
             directory.change(name, new_name, node)
@@ -395,7 +189,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         self.check_alive()
         node = self._find(path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise DiskError(f"cannot remove {path}: it is a directory")
         if node is not None:
             self._unlink(path, node)
@@ -403,18 +197,18 @@ class SimDisk:
     def remove_tree(self, path: str) -> None:
         self.check_alive()
         node = self._find(path)
-        if isinstance(node, _Inode):
+        if isinstance(node, Inode):
             raise DiskError(f"cannot remove {path}: it is not a directory")
         if node is not None:
             self._unlink_tree(path, node)
 
-    def _unlink_tree(self, path: str, node: _Inode | _Directory) -> None:
-        if isinstance(node, _Directory):
+    def _unlink_tree(self, path: str, node: Inode | Directory) -> None:
+        if isinstance(node, Directory):
             for name, child in sorted(node.entries.items()):
                 self._unlink_tree(f"{path}/{name}", child)
         self._unlink(path, node)
 
-    def _unlink(self, path: str, node: _Inode | _Directory) -> None:
+    def _unlink(self, path: str, node: Inode | Directory) -> None:
         self.step("remove", path)
         directory, name = self._parent(path)
         directory.change(name, None, node)
@@ -422,7 +216,7 @@ class SimDisk:
     def modified_ms(self, path: str) -> int:
         self.check_alive()
         node = self._find(path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise DiskError(f"cannot look at {path}: no such file")
         return node.modified_ms
 
@@ -451,16 +245,16 @@ class SimDisk:
             if not create:
                 raise DiskError(f"cannot open {path}: no such file")
             self.step("create", path)
-            node = _Inode()
+            node = Inode()
             directory.change(None, name, node)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise DiskError(f"cannot open {path}: it is a directory")
         return SimFile(self, path, node)
 
     def read_file(self, path: str) -> bytes | None:
         self.check_readable(path)
         node = self._find(path)
-        return node.content.read(0, node.content.size) if isinstance(node, _Inode) else None
+        return node.content.read(0, node.content.size) if isinstance(node, Inode) else None
 
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._replace_file(path, data, self._number_replacement(path), durable)
@@ -543,7 +337,7 @@ class SimDisk:
         directory.make_durable(*directory.snapshot())
 
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        ours = _trusted(files)
+        ours = trusted(files)
         try:
             for file in ours:
                 self._sync_step(file.path)
@@ -551,7 +345,7 @@ class SimDisk:
             for directory in directories:
                 self.sync_dir(directory)
         except DiskError:
-            _distrust(ours)
+            distrust(ours)
             raise
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> asyncio.Future[None]:
@@ -559,7 +353,7 @@ class SimDisk:
         self.check_alive()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        ours = _trusted(files)
+        ours = trusted(files)
         contents = [(file._inode, file._inode.content.copy(), file._inode.changes) for file in ours]
         found = [self._directory(path) for path in directories]
         names = [(directory, *directory.snapshot()) for directory in found]
@@ -572,7 +366,7 @@ class SimDisk:
             except SimulatedCrash:
                 return  # nobody is left to hear of it
             except DiskError as error:
-                _distrust(ours)
+                distrust(ours)
                 future.set_exception(error)
                 return
             for inode, content, changes in contents:
@@ -591,104 +385,6 @@ class SimDisk:
         self.sync_count += 1
         if self.faults.fail_syncs:
             raise DiskError(f"cannot sync {', '.join(paths)}: Input/output error")
-
-
-def _trusted(files: Sequence[File]) -> list[SimFile]:
-    ours: list[SimFile] = []
-    for file in files:
-        assert isinstance(file, SimFile)
-        if file._broken:
-            raise DiskError(f"cannot sync {file.path}: an earlier sync of it failed")
-        ours.append(file)
-    return ours
-
-
-def _distrust(files: Sequence[SimFile]) -> None:
-    """A real kernel marks the pages clean after a failed sync: who tries again would be told that all is well."""
-    for file in files:
-        file._broken = True
-
-
-class _Survivors:
-    """What is left of the nodes after a crash; a node that has two names keeps them."""
-
-    def __init__(self, random: Random, keep_page_cache: bool) -> None:
-        self._random = random
-        self._keep = keep_page_cache
-        self._made: dict[int, _Inode | _Directory] = {}
-
-    def directory(self, old: _Directory) -> _Directory:
-        new = _Directory()
-        self._made[id(old)] = new
-        if self._keep:
-            new.durable = {name: self._node(node) for name, node in old.durable.items()}
-            new.changes = [(a, b, self._node(node)) for a, b, node in old.changes]
-            new.entries = {name: self._node(node) for name, node in old.entries.items()}
-            return new
-        entries = dict(old.durable)
-        chance = self._random.choice((0.0, 0.5, 1.0))
-        for change in old.changes:
-            if self._random.random() < chance:
-                _apply(entries, *change)
-        new.entries = {name: self._node(node) for name, node in entries.items()}
-        new.durable = dict(new.entries)
-        return new
-
-    def _node(self, old: _Inode | _Directory) -> _Inode | _Directory:
-        known = self._made.get(id(old))
-        if known is None:
-            known = self._made[id(old)] = self.directory(old) if isinstance(old, _Directory) else self._inode(old)
-        return known
-
-    def _inode(self, old: _Inode) -> _Inode:
-        new = _Inode()
-        new.modified_ms = old.modified_ms
-        if self._keep:
-            new.content, new.durable = old.content.copy(), old.durable.copy()
-            new.changes, new.durable_changes = old.changes, old.durable_changes
-            return new
-        content = old.content if old.changes == old.durable_changes else self._torn(old)
-        new.content, new.durable = content.copy(), content.copy()
-        return new
-
-    def _torn(self, inode: _Inode) -> _Content:
-        """Each sector that was not synced is the new one or what was there before, zeros beyond the old end; the length
-        is one that the file had or grew through."""
-        before = inode.durable.read(0, inode.durable.size)
-        after = inode.content.read(0, inode.content.size)
-        low, high = sorted((len(before), len(after)))
-        size = self._random.choice((low, high, self._random.randint(low, high)))
-        chance = self._random.choice((0.0, 0.5, 1.0))
-        sectors = []
-        for start in range(0, size, SECTOR):
-            end = min(start + SECTOR, size)
-            is_new = self._random.random() < chance and start < len(after)
-            source = after if is_new else before
-            sectors.append(source[start:end].ljust(end - start, b"\0"))
-        return _Content([b"".join(sectors)])
-
-
-def _inodes(directory: _Directory, seen: set[int]) -> list[_Inode]:
-    found: list[_Inode] = []
-    for node in directory.entries.values():
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, _Directory):
-            found += _inodes(node, seen)
-        else:
-            found.append(node)
-    return found
-
-
-def _check_replaceable(node: _Inode | _Directory, target: _Inode | _Directory | None, what: str) -> None:
-    """A rename replaces a file by a file and an empty directory by a directory, nothing else."""
-    if target is None or target is node:
-        return
-    if isinstance(node, _Directory) != isinstance(target, _Directory):
-        raise DiskError(f"{what}: one is a directory, the other a file")
-    if isinstance(target, _Directory) and target.entries:
-        raise DiskError(f"{what}: the directory is not empty")
 
 
 def _parts(path: str) -> list[str]:

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final, NoReturn, TypeVar
 
 from tidelog.kernel.errors import TidelogError
-from tidelog.sim.disk import SimulatedCrash
+from tidelog.sim.disk_faults import SimulatedCrash
 from tidelog.sim.process import SimProcess, current_process
 
 T = TypeVar("T")

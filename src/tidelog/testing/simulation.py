@@ -25,7 +25,8 @@ from tidelog.node.config import load
 from tidelog.node.node import Node
 from tidelog.node.ports import Ports
 from tidelog.sim.clock import SimClock
-from tidelog.sim.disk import DiskFaults, SimDisk
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.disk_faults import DiskFaults
 from tidelog.sim.jobs import SimJobs
 from tidelog.sim.loop import sim_loop
 from tidelog.sim.net import NetOptions, SimNet

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.kernel.errors import DiskError, DiskFullError
-from tidelog.sim.disk import SECTOR, DiskFaults, SimDisk, SimulatedCrash
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.disk_faults import DiskFaults, SimulatedCrash
 from tidelog.sim.loop import run
+from tidelog.sim.survivors import SECTOR
 
 SEEDS = range(60)
 
