@@ -9,42 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from tidelog.kernel.errors import DiskError, DiskFullError
+from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer, File
 from tidelog.runtime.cachestat import find_cachestat
 from tidelog.runtime.descriptors import Descriptors, descriptors_max, files_share
 from tidelog.runtime.dirlock import DirectoryLock, lock_file
+from tidelog.runtime.disk_error import disk_error
+from tidelog.runtime.file import PROBED_FROM, OsFile
+from tidelog.runtime.names import OsNames
 from tidelog.runtime.replacing import Replacing
-from tidelog.runtime.sending import CAN_SEND, OsFileSlice
 from tidelog.runtime.syncfs import find_syncfs
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _WRITE_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _IOV_MAX: Final = 512
-_READ_CHUNK: Final = 64 * 1024
 _OPEN_FILES: Final = 2048
 _SYNCFS_FROM_FILES: Final = 16
-_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
-_NO_NOWAIT: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system answers that cannot tell what is in memory: its files are read as without RWF_NOWAIT."""
 _COLD_READS_AT_ONCE: Final = 4
 _READ_AHEAD: Final = 2 << 20
-_PROBED_FROM: Final = 64 * 1024
-_LENT_STRIDE: Final = 64 * 1024
-_probe: Final = bytearray(1)
-
-
-def disk_error(action: str, path: str, error: OSError) -> DiskError:
-    kind = DiskFullError if error.errno in _FULL else DiskError
-    return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
 def _seek_and_write(fd: int, data: Buffer, position: int) -> int:
@@ -57,193 +44,7 @@ def _seek_and_read(fd: int, length: int, position: int) -> bytes:
     return os.read(fd, length)
 
 
-class OsFile:
-    __slots__ = (
-        "_broken",
-        "_changes",
-        "_closed",
-        "_cold_reads",
-        "_disk",
-        "_is_random",
-        "_nowait",
-        "_path",
-        "_size",
-        "_synced_changes",
-        "_syncs",
-        "fd",
-        "truncations",
-        "used",
-    )
-
-    def __init__(self, disk: OsDisk, path: str, size: int) -> None:
-        self._disk = disk
-        self._path = path
-        self._size = size
-        self.fd = -1
-        self.used = False
-        self._changes = 0
-        self._synced_changes = 0
-        self._syncs = 0
-        self._cold_reads = 0
-        self._nowait = _NOWAIT
-        self._is_random = False
-        self.truncations = 0
-        self._closed = False
-        self._broken = False
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def is_dirty(self) -> bool:
-        return self._changes != self._synced_changes
-
-    @property
-    def is_pinned(self) -> bool:
-        """A thread uses the descriptor, or a connection sends from it."""
-        return bool(self._syncs or self._cold_reads)
-
-    def size(self) -> int:
-        return self._size
-
-    def append(self, parts: Sequence[Buffer]) -> int:
-        fd = self.fd
-        if fd < 0:
-            fd = self._disk.acquire(self)
-        self.used = True
-        if self._changes == self._synced_changes:
-            self._disk.descriptors.keep(self)
-        self._changes += 1
-        size = self._size
-        try:
-            if len(parts) == 1:
-                data = parts[0]
-                total = len(data)
-                written = self._disk.pwrite(fd, data, size)
-            else:
-                total = sum(map(len, parts))
-                written = self._disk.write_parts(fd, parts, size)
-            if written != total:
-                written = self._append_rest(fd, b"".join(parts), written)
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise disk_error("write to", self._path, error) from None
-            written = 0
-        self._size = size + written
-        return written
-
-    def _append_rest(self, fd: int, data: bytes, written: int) -> int:
-        """A write may be short without an error: once more, until all is written or the system says that it is full."""
-        rest = memoryview(data)
-        while written < len(data):
-            try:
-                count = self._disk.pwrite(fd, rest[written:], self._size + written)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                break
-            if count == 0:
-                break
-            written += count
-        return written
-
-    def read(self, position: int, length: int) -> bytes:
-        fd = self.fd
-        if fd < 0:
-            fd = self._disk.acquire(self)
-        self.used = True
-        try:
-            data = self._disk.pread(fd, length, position)
-            if len(data) < length and position + len(data) < self._size:
-                data = self._read_rest(fd, data, length, position)
-        except OSError as error:
-            raise disk_error("read", self._path, error) from None
-        return data
-
-    def read_now(self, position: int, length: int) -> bytes | memoryview | None:
-        if not self._nowait:
-            return self.read(position, length)
-        fd = self.fd
-        if fd < 0:
-            fd = self._disk.acquire(self)
-        self.used = True
-        done = 0
-        try:
-            if not self._is_random:
-                self._disk.read_ahead_elsewhere(self)
-            if length > _PROBED_FROM:
-                os.preadv(fd, (_probe,), position + length - 1, self._nowait)
-            buffer = memoryview(bytearray(length))
-            while done < length:
-                count = os.preadv(fd, (buffer[done:] if done else buffer,), position + done, self._nowait)
-                if count == 0:
-                    break
-                done += count
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno not in _NO_NOWAIT:
-                raise disk_error("read", self._path, error) from None
-            self._nowait = 0
-            return self.read(position, length)
-        return buffer if done == length else buffer[:done]
-
-    def lend(self, position: int, length: int) -> OsFileSlice | None:
-        if not (self._nowait and CAN_SEND):
-            return None
-        fd = self.fd
-        if fd < 0:
-            fd = self._disk.acquire(self)
-        self.used = True
-        end = position + length
-        try:
-            if not self._is_random:
-                self._disk.read_ahead_elsewhere(self)
-            if (is_cached := self._disk.is_cached) is not None:
-                if not is_cached(fd, position, length):
-                    return None
-            else:
-                # The last byte too. Between two that are in memory one may not be: then the loop waits for it.
-                for at in (end - 1, *range(position, end, _LENT_STRIDE)):
-                    os.preadv(fd, (_probe,), at, self._nowait)
-        except OSError:
-            return None
-        self._cold_reads += 1
-        self._disk.descriptors.keep(self)
-        return OsFileSlice(fd, position, length, self._disk.take_back, self)
-
-    def _read_rest(self, fd: int, data: bytes, length: int, position: int) -> bytes:
-        while len(data) < length:
-            more = self._disk.pread(fd, length - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def truncate(self, size: int) -> None:
-        fd = self.fd
-        if fd < 0:
-            fd = self._disk.acquire(self)
-        self._disk.descriptors.keep(self)
-        self._changes += 1
-        try:
-            os.ftruncate(fd, size)
-        except OSError as error:
-            raise disk_error("truncate", self._path, error) from None
-        self._size = size
-        self.truncations += 1
-
-    def sync(self) -> None:
-        self._disk.sync_now((self,))
-
-    def close(self) -> None:
-        self._closed = True
-        if not self.is_pinned:
-            self._disk.descriptors.close(self)
-
-
-class OsDisk:
+class OsDisk(OsNames):
     """`open_files_max` bounds the descriptors of clean files; those with unsynced data keep theirs. When there are
     nearly `dirty_files_max` of them, all are synced: beside the loop if there is one and it leaves time for that.
     Unless given, both follow from what the process may open."""
@@ -279,23 +80,6 @@ class OsDisk:
         self.acquire(file, os.O_CREAT)
         return file
 
-    def read_file(self, path: str) -> bytes | None:
-        try:
-            fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise disk_error("read", path, error) from None
-        try:
-            parts = []
-            while part := os.read(fd, _READ_CHUNK):
-                parts.append(part)
-            return b"".join(parts)
-        except OSError as error:
-            raise disk_error("read", path, error) from None
-        finally:
-            os.close(fd)
-
     def replace_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         if self._replacing.knows(path):
             self._replacing.write(self._replacing.number([(path, data)]))
@@ -323,65 +107,10 @@ class OsDisk:
             return self.pwrite(fd, b"".join(parts), position)
         return self._pwritev(fd, parts, position)
 
-    # Names
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(path))
-        except OSError as error:
-            raise disk_error("list", path, error) from None
-
-    def make_dirs(self, path: str) -> None:
-        try:
-            os.makedirs(path, exist_ok=True)
-        except OSError as error:
-            raise disk_error("create the directory", path, error) from None
-
-    def rename(self, old: str, new: str) -> None:
-        try:
-            os.replace(old, new)
-        except OSError as error:
-            raise disk_error(f"rename to {new}", old, error) from None
-
-    def remove(self, path: str) -> None:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise disk_error("remove", path, error) from None
-
-    def remove_tree(self, path: str) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise disk_error("remove", path, error) from None
-
-    def modified_ms(self, path: str) -> int:
-        try:
-            return os.stat(path).st_mtime_ns // 1_000_000
-        except OSError as error:
-            raise disk_error("look at", path, error) from None
-
     def lock(self, path: str) -> DirectoryLock:
         lock = lock_file(path)
         self._watch_file_system(os.path.dirname(path))
         return lock
-
-    def space(self, path: str) -> tuple[int, int]:
-        try:
-            usage = shutil.disk_usage(path)
-            return usage.total, usage.free
-        except OSError as error:
-            raise disk_error("look at", path, error) from None
 
     # Reads that wait for the disk
 
@@ -426,7 +155,7 @@ class OsDisk:
             data = self.pread(fd, length, position)
             while 0 < len(data) < length and (more := self.pread(fd, length - len(data), position + len(data))):
                 data += more
-            if self._advise is not None and length > _PROBED_FROM:
+            if self._advise is not None and length > PROBED_FROM:
                 self._advise(fd, position + length, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
         except OSError as error:
             raise disk_error("read", path, error) from None

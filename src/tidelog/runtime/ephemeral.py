@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.kernel.ports import File
-from tidelog.runtime.disk import OsDisk, OsFile
+from tidelog.runtime.disk import OsDisk
+from tidelog.runtime.file import OsFile
 
 
 class EphemeralDisk(OsDisk):

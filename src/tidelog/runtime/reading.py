@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from tidelog.runtime.disk import disk_error
+from tidelog.runtime.disk_error import disk_error
 
 _READ_ONLY: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.runtime.test_disk import MakeDisk, create, make_disk, needs_proc, open_names
 from tidelog.kernel.errors import DiskError
-from tidelog.runtime import disk as disk_module
+from tidelog.runtime import file as file_module
 from tidelog.runtime.disk import OsDisk, OsFile
 
 __all__ = ["make_disk"]
@@ -96,7 +96,7 @@ def test_a_file_system_that_cannot_tell_is_read_as_ever(
 
 
 def test_a_system_without_the_flag_reads_as_ever(disk: OsDisk, file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_module, "_NOWAIT", 0)
+    monkeypatch.setattr(file_module, "_NOWAIT", 0)
     monkeypatch.delattr(os, "preadv")
     assert disk.open(file.path).read_now(7, 100) == CONTENT[7:107]
 
