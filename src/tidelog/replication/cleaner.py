@@ -138,9 +138,7 @@ class LogCleaner:
             cleaned_to=log.cleaned_to,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            # Not behind the recovery point: what is replayed after a crash begins there, and must be whole. (A marker
-            # that was cleaned away would leave its transaction open for ever.)
-            stable_offset=min(partition.last_stable_offset, log.recovery_point),
+            stable_offset=partition.last_stable_offset,
             now_ms=self._clock.wall_ms(),
         )
 
@@ -151,6 +149,13 @@ class LogCleaner:
         found = self._measure(partition, waiting)
         if not found.is_due(log.config):
             return False
+        if log.recovery_point < found.first_uncleanable_offset:
+            # What is replayed after a crash begins there, and must be whole: a marker that was cleaned away would leave
+            # its transaction open for ever. In page-cache mode nobody else may sync for a long time.
+            await home.rounds.flush([log])
+            found = self._measure(partition, waiting)
+            if log.recovery_point < found.first_uncleanable_offset or not found.is_due(log.config):
+                return False
         if log.cleaned_to < 0:
             # From now on the log may have gaps: who looks at the directory must know.
             log.cleaned_to = found.first_dirty_offset

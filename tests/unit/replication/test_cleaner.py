@@ -79,6 +79,24 @@ async def _cleans(world: SimulatedWorld, peer: Peer) -> None:
 test_a_compacted_topic_is_cleaned_and_others_are_not = on_node(_cleans, **FAST)
 
 
+async def _cleans_what_nobody_has_synced(world: SimulatedWorld, peer: Peer) -> None:
+    await peer.create_topic("c", config=COMPACT)
+    put(peer, "c", 40)
+    assert log_of(world, "c").recovery_point == 0
+    await asyncio.sleep(10)
+    log = log_of(world, "c")
+    assert len(records(log)) < 15
+    assert log.recovery_point >= log.cleaned_to > 0
+
+
+test_in_page_cache_mode_the_cleaner_syncs_what_it_cleans = on_node(
+    _cleans_what_nobody_has_synced,
+    tidelog_sync_mode="page-cache",
+    log_cleaner_backoff_ms="1000",
+    log_flush_offset_checkpoint_interval_ms="600000",
+)
+
+
 async def _off(world: SimulatedWorld, peer: Peer) -> None:
     await peer.create_topic("c", config=COMPACT)
     put(peer, "c", 40)
