@@ -45,6 +45,17 @@ def main(arguments: list[str] | None = None) -> int:
         )
     if args.command == "decode":
         return _decode(args)
+    if args.command == "cleaning":
+        from bench.cleaning import run_cleaning
+
+        return run_cleaning(
+            [int(gb * 1e9) for gb in args.gb],
+            args.codecs,
+            runs=args.runs,
+            live=args.live,
+            sides=args.sides,
+            path=args.json,
+        )
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -83,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     decode.add_argument("--bytes", type=int, default=32_000_000, help="of records in a log, an eighth for pure")
     decode.add_argument("--seconds", type=float, default=0.5, help="of CPU for each figure")
     decode.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    cleaning = commands.add_parser("cleaning", help="how fast a log is compacted, beside Apache Kafka's cleaner")
+    cleaning.add_argument("--gb", type=float, nargs="+", default=[1.0], help="sizes of the log (1)")
+    cleaning.add_argument("--codecs", nargs="+", default=["none", "zstd"], help="none, gzip, snappy, lz4, zstd")
+    cleaning.add_argument("--live", type=float, default=0.1, help="keys for each record (0.1)")
+    cleaning.add_argument("--runs", type=int, default=5, help="of each, the median counts")
+    cleaning.add_argument("--sides", help="some of tidelog,pure (without numba),apache")
+    cleaning.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")

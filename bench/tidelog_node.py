@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -19,12 +20,14 @@ class TidelogNode:
         properties: Mapping[str, str] | None = None,
         python: str = sys.executable,
         listen: str = "127.0.0.1:0",
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         own = {"group.initial.rebalance.delay.ms": "0", "tidelog.http.listener": "127.0.0.1:0"}
         self.properties = own | dict(properties or {})
         self.python = python
         self.listen = listen
+        self.env = dict(os.environ) | dict(env or {})
         self.bootstrap_servers = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -50,7 +53,7 @@ class TidelogNode:
         command = [self.python, "-m", "tidelog", "serve", "--data", str(self.directory), "--listen", self.listen]
         for key, value in self.properties.items():
             command += ["--override", f"{key}={value}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.env)
         self.bootstrap_servers = self.listen
 
     def __exit__(self, *_: object) -> None:
