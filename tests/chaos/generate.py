@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.chaos.history import (
     Action,
     Assign,
+    Bank,
     Commit,
     Committed,
     Copy,
@@ -22,6 +23,7 @@ from tests.chaos.history import (
     Poll,
     Send,
     Subscribe,
+    Total,
 )
 
 GROUP = "copiers"
@@ -272,17 +274,83 @@ class Reader:
         self._model.note(self._name, *(End(key, at) for key, at in self._at.items()))
 
 
+BANK = Bank(topic="bank", accounts=3, total=300)
+COMPACTED = "c/0"
+
+
+class Keeper:
+    """Writes and deletes under five keys; a cleaner comes by now and then."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._records: dict[int, str] = {}
+        self._end = 0
+
+    def step(self) -> None:
+        model = self._model
+        if model.chance.random() < 0.1:
+            self._clean()
+        name = f"k{model.chance.randrange(5)}"
+        mark = "~" if model.chance.random() < 0.3 else ""
+        send = Send(COMPACTED, f"{name}={mark}{model.value()}")
+        op = model.begin("keeper", send)
+        luck = model.chance.random()
+        if luck < 0.05:
+            return model.end(op, "fail")
+        if luck < 0.1:
+            return model.end(op, "unknown")
+        self._records[self._end] = send.value
+        if luck >= 0.2:
+            send.offset = self._end
+        self._end += 1
+        return model.end(op, "ok" if luck >= 0.15 else "unknown")
+
+    def _clean(self) -> None:
+        last = {value.partition("=")[0]: offset for offset, value in self._records.items()}
+        self._records = {
+            offset: value for offset, value in self._records.items() if last[value.partition("=")[0]] == offset
+        }
+        for offset, value in list(self._records.items()):
+            if "=~" in value and self._model.chance.random() < 0.5:
+                del self._records[offset]
+
+    def read_all(self) -> None:
+        model = self._model
+        model.note("last", Assign((COMPACTED,)))
+        op = model.begin("last", *(Poll(COMPACTED, value, offset) for offset, value in self._records.items()))
+        model.end(op, "ok")
+        model.note("last", End(COMPACTED, self._end))
+
+
+class Auditor:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def step(self) -> None:
+        accounts = self._model.chance.choice((0, BANK.accounts))
+        self._model.note("auditor", Total("bank/0", accounts, BANK.total if accounts else 0))
+
+
 def generate(seed: int, steps: int = 300, partitions: int = 3) -> History:
     model = Model(seed, partitions)
     senders = [Sender(model, f"s{number}") for number in range(2)]
     mixers = [Mixer(model, f"x{number}") for number in range(3)]
     readers = [Reader(model, f"r{number}") for number in range(2)]
-    clients: list[Sender | Mixer | Reader | Group] = [*senders, *mixers, *readers, Group(model, 3)]
+    keeper = Keeper(model)
+    clients: list[Sender | Mixer | Reader | Group | Keeper | Auditor] = [*senders, *mixers, *readers, Group(model, 3)]
+    clients += [keeper, keeper, Auditor(model)]
     for _ in range(steps):
         model.chance.choice(clients).step()
     for mixer in mixers:
         mixer.close()
     Reader(model, "last").read_all()
+    keeper.read_all()
     model.note("judge", *(Committed(GROUP, key, offset) for key, offset in model.committed.items()))
-    copies = [Copy(source="in", target="out", group=GROUP)]
-    return History(Meta(workload="model", seed=seed, copies=copies), sorted(model.ops, key=lambda op: op.start))
+    meta = Meta(
+        workload="model",
+        seed=seed,
+        copies=[Copy(source="in", target="out", group=GROUP)],
+        compacted=["c"],
+        banks=[BANK],
+    )
+    return History(meta, sorted(model.ops, key=lambda op: op.start))

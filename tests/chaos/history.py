@@ -85,7 +85,15 @@ class End(Struct, array_like=True, tag="end", gc=False):
     offset: int
 
 
-Action: TypeAlias = Send | Poll | Assign | Subscribe | Own | Disown | Commit | Committed | End
+class Total(Struct, array_like=True, tag="total", gc=False):
+    """All accounts of a bank as one reading of its partition, from beginning to end, has found them."""
+
+    key: str
+    accounts: int
+    total: int
+
+
+Action: TypeAlias = Send | Poll | Assign | Subscribe | Own | Disown | Commit | Committed | End | Total
 
 
 class Op(Struct, kw_only=True, omit_defaults=True):
@@ -112,6 +120,14 @@ class Copy(Struct, kw_only=True, frozen=True):
     group: str
 
 
+class Bank(Struct, kw_only=True, frozen=True):
+    """A topic whose records are balances by account. What goes from one account comes to another."""
+
+    topic: str
+    accounts: int
+    total: int
+
+
 class Meta(Struct, kw_only=True):
     version: int = 1
     workload: str = ""
@@ -120,6 +136,10 @@ class Meta(Struct, kw_only=True):
     idempotent: bool = True
     """False: duplicates and order of sends are reported, they are no errors."""
     copies: list[Copy] = field(default_factory=list)
+    compacted: list[str] = field(default_factory=list)
+    """Topics of which the last value of each record's key must stay, and no more. Values there are `KEY=...`; of a
+    tombstone, `KEY=~...`."""
+    banks: list[Bank] = field(default_factory=list)
 
 
 class History(Struct):

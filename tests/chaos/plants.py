@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tests.chaos.generate import GROUP
-from tests.chaos.history import Action, Commit, Committed, Disown, History, Op, Own, Poll, Send
+from tests.chaos.generate import COMPACTED, GROUP
+from tests.chaos.history import Action, Commit, Committed, Disown, History, Op, Own, Poll, Send, Total
 
 Plant = Callable[[History], bool]
 PLANTS: dict[str, Plant] = {}
@@ -332,4 +332,48 @@ def _(history: History) -> bool:
         poll.value = values.get(poll.value, poll.value)
     for _, send in each(history, Send, "out/0"):
         send.value = values.get(send.value, send.value)
+    return True
+
+
+def _kept(history: History) -> list[str]:
+    """The keys of which the last reads found a value."""
+    last = {poll.value.partition("=")[0]: poll for op, poll in each(history, Poll, COMPACTED) if op.process == "last"}
+    return [name for name, poll in last.items() if "=~" not in poll.value]
+
+
+def _is_clear(history: History, name: str) -> bool:
+    """Whether it is known of each send under the key where it stands, or that it failed."""
+    sends = [(op, send) for op, send in each(history, Send, COMPACTED) if send.value.startswith(f"{name}=")]
+    return all(op.outcome == "fail" or (op.outcome == "ok" and send.offset is not None) for op, send in sends)
+
+
+@plant("lost-key")
+def _(history: History) -> bool:
+    for name in _kept(history):
+        if _is_clear(history, name):
+            for op in history.ops:
+                op.actions = [a for a in op.actions if not (isinstance(a, Poll) and a.value.startswith(f"{name}="))]
+            return True
+    return False
+
+
+@plant("stale-key")
+def _(history: History) -> bool:
+    for name in _kept(history):
+        late(history, "x", Send(COMPACTED, f"{name}=newer", 10**6))
+        return True
+    return False
+
+
+@plant("revived-key")
+def _(history: History) -> bool:
+    for name in _kept(history):
+        late(history, "x", Send(COMPACTED, f"{name}=~gone", 10**6))
+        return True
+    return False
+
+
+@plant("wrong-total")
+def _(history: History) -> bool:
+    late(history, "auditor", Total("bank/0", 3, 299))
     return True

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.chaos.history import Assign, End, Op, Poll, Recorder
+from tests.chaos.labels import label_of
 
 WAIT_S = 90.0
 
@@ -47,7 +48,7 @@ def read_all(
                 if error.code() == KafkaError._PARTITION_EOF:
                     ended.add(key)
                 continue
-            value = (message.value() or b"").decode()
+            value = label_of(message)
             values[key].append(value)
             if recorder is not None:
                 op = op or recorder.begin()

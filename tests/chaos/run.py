@@ -11,11 +11,21 @@ from pathlib import Path
 
 from tests.chaos.brokers import Lab
 from tests.chaos.checker import Report, check
+from tests.chaos.cleaning import wait_cleaned
 from tests.chaos.crew import Crew
 from tests.chaos.faults import Faults
 from tests.chaos.history import History, Recorder, merge, save
 from tests.chaos.reading import read_all
-from tests.chaos.workloads import WORKLOADS, Workload, note_positions, wait_caught_up, wait_stable
+from tests.chaos.workloads import (
+    CLEANER,
+    COMPACTED,
+    WORKLOADS,
+    Workload,
+    note_positions,
+    note_totals,
+    wait_caught_up,
+    wait_stable,
+)
 from tools import apache
 
 
@@ -69,7 +79,7 @@ def run(
     with_java = apache.why_not() is None if java is None else java
     directory = Path(tempfile.mkdtemp(prefix="tidelog-chaos-"))
     try:
-        with Lab(broker, directory, seed=seed) as lab:
+        with Lab(broker, directory, seed=seed, properties=CLEANER if workload.is_compacted else None) as lab:
             outcome = _run(workload, lab, directory, seconds, seed, with_java, say, faults or workload.faults)
             if not outcome.ok:
                 outcome.kept = _keep(outcome, directory, lab, keep, f"{name}-{broker}-{seed}")
@@ -91,7 +101,7 @@ def _run(
     names: tuple[str, ...],
 ) -> Outcome:
     for topic, partitions in workload.topics.items():
-        lab.create_topic(topic, partitions)
+        lab.create_topic(topic, partitions, COMPACTED if workload.is_compacted else None)
     crew = Crew(directory, lab.address)
     workload.staff(crew, java)
     troubles = []
@@ -110,8 +120,11 @@ def _run(
         crew.abandon()
     if trouble := wait_stable(lab, workload, say):
         troubles.append(trouble)
-    say("the last reads")
     judge = Recorder(directory / "judge.jsonl", "judge")
+    if workload.is_compacted and (trouble := wait_cleaned(lab.direct, workload.keys, judge, say)):
+        troubles.append(trouble)
+    say("the last reads")
+    note_totals(lab, workload, judge)
     note_positions(lab, workload, judge)
     if trouble := _read_all(lab, workload, judge):
         troubles.append(trouble)

@@ -18,7 +18,7 @@ SECONDS = 8.0
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("workload", ["w2", "w3", "w4", "w6"])
+@pytest.mark.parametrize("workload", ["w2", "w3", "w4", "w5", "w6", "w7"])
 def test_a_short_run(workload: str) -> None:
     seed = int(os.environ.get("TIDELOG_CHAOS_SEED", random.randrange(10**6)))
     print(f"again: TIDELOG_CHAOS_SEED={seed}")

@@ -1,7 +1,8 @@
 """Which workers make up each workload, and when it is at its end.
 
 w2: idempotent producers of three libraries, retries forced, readers by assignment. w3: transactions of sends and polls,
-of both versions. w4: exactly-once copying by groups. w6: groups of every protocol, members that come, go and stall."""
+of both versions. w4: exactly-once copying by groups. w5: banks in compacted topics. w6: groups of every protocol,
+members that come, go and stall. w7: writes and deletes in a compacted topic."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.chaos.banks import ACCOUNTS, OPENING, read_balances
 from tests.chaos.brokers import Lab
 from tests.chaos.crew import Crew
 from tests.chaos.faults import DEFAULT
-from tests.chaos.history import Committed, Copy, Meta, Recorder
+from tests.chaos.history import Bank, Committed, Copy, Meta, Recorder, Total
 from tests.chaos.old_client import end_offset
 from tests.chaos.workers.base import TRANSACTION_MS
 
@@ -32,9 +34,14 @@ class Workload:
     copies: list[Copy] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
     """Groups that must have read all of a topic in the end."""
+    banks: list[Bank] = field(default_factory=list)
+    is_compacted: bool = False
 
     def meta(self, seed: int, broker: str) -> Meta:
-        return Meta(workload=self.name, seed=seed, broker=broker, copies=self.copies)
+        compacted = list(self.topics) if self.is_compacted else []
+        return Meta(
+            workload=self.name, seed=seed, broker=broker, copies=self.copies, compacted=compacted, banks=self.banks
+        )
 
     @property
     def keys(self) -> list[str]:
@@ -80,6 +87,30 @@ def _w6(crew: Crew, java: bool) -> None:
         crew.add("member", "java", topic="in", group="java-cooperative", assignor="cooperative-sticky")
 
 
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "300",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "500",
+}
+"""Cleaned all the time, and tombstones go while their successors come."""
+CLEANER = {"log.cleaner.backoff.ms": "100"}
+BANKS = [Bank(topic=f"bank{number}", accounts=ACCOUNTS, total=ACCOUNTS * OPENING) for number in range(2)]
+
+
+def _w5(crew: Crew, java: bool) -> None:
+    for bank in BANKS:
+        crew.add("banker", "confluent", topic=bank.topic, partitions=1, transactional_id=bank.topic)
+        crew.add("auditor", "confluent", topic=bank.topic, partitions=1, pause_s=0.1)
+
+
+def _w7(crew: Crew, java: bool) -> None:
+    for number in range(2):
+        crew.add("keeper", "confluent", partitions=2, transactional_id=f"keeper-{number}")
+    crew.add("keeper", "confluent", partitions=2, pause_s=0.02)
+    crew.add("reader", "confluent", partitions=2)
+
+
 WORKLOADS = {
     workload.name: workload
     for workload in (
@@ -94,7 +125,9 @@ WORKLOADS = {
             copies=[Copy(source="in", target="out", group="copiers")],
             groups={"copiers": "in"},
         ),
+        Workload("w5", {bank.topic: 1 for bank in BANKS}, _w5, banks=BANKS, is_compacted=True),
         Workload("w6", {"in": 4}, _w6, groups=dict.fromkeys(GROUPS, "in")),
+        Workload("w7", {"t": 2}, _w7, is_compacted=True),
     )
 }
 
@@ -174,3 +207,9 @@ def note_positions(lab: Lab, workload: Workload, recorder: Recorder) -> None:
         op = recorder.begin()
         op.actions = [Committed(group, key, offset) for key, offset in positions(lab.direct, group, keys).items()]
         recorder.end(op, "ok")
+
+
+def note_totals(lab: Lab, workload: Workload, recorder: Recorder) -> None:
+    for bank in workload.banks:
+        _, balances = read_balances(lab.direct, bank.topic)
+        recorder.note(Total(f"{bank.topic}/0", len(balances), sum(balances.values())))

@@ -12,10 +12,12 @@ from tests.chaos.history import End, History, Op, Poll, Send, Subscribe
 class Key:
     """One partition."""
 
-    __slots__ = ("_existing", "end", "name", "offset_of", "passed", "seen", "value_at", "writer")
+    __slots__ = ("_existing", "end", "is_compacted", "name", "offset_of", "passed", "seen", "value_at", "writer")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, is_compacted: bool = False) -> None:
         self.name = name
+        self.is_compacted = is_compacted
+        """Values that have a successor may be gone: compaction.py judges what is left."""
         self.value_at: dict[int, str] = {}
         self.offset_of: dict[str, int] = {}
         self.writer: dict[str, Op] = {}
@@ -29,6 +31,8 @@ class Key:
 
     def close(self, committed: set[int]) -> None:
         """Everything is known: which offsets hold data that a reader must not jump over."""
+        if self.is_compacted:
+            return
         found = {offset for offset, value in self.value_at.items() if value in self.seen}
         for value, op in self.writer.items():
             if id(op) in committed and value in self.offset_of:
@@ -79,7 +83,8 @@ class Facts:
     def key(self, name: str) -> Key:
         found = self.keys.get(name)
         if found is None:
-            found = self.keys[name] = Key(name)
+            compacted = self.history.meta.compacted
+            found = self.keys[name] = Key(name, bool(compacted) and name.rpartition("/")[0] in compacted)
         return found
 
     def _sent(self, op: Op, send: Send) -> None:

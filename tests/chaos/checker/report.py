@@ -36,6 +36,10 @@ ERRORS: Final = (
     "output-duplicate",
     "output-invented",
     "output-reordered",
+    "lost-key",
+    "stale-key",
+    "revived-key",
+    "wrong-total",
 )
 NOTICES: Final = ("G0", "G1c-ww", "int-send-skip")
 KEPT: Final = 5

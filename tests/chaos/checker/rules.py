@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from tests.chaos.checker import copying, cycles, groups, orders, transactions, writes
+from tests.chaos.checker import banks, compaction, copying, cycles, groups, orders, transactions, writes
 from tests.chaos.checker.facts import Facts
 from tests.chaos.checker.report import Report
 from tests.chaos.history import History
@@ -30,3 +30,5 @@ def _check(facts: Facts, report: Report) -> None:
     cycles.check(facts, report)
     groups.check(facts, report)
     copying.check(facts, report)
+    compaction.check(facts, report)
+    banks.check(facts, report)

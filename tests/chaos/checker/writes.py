@@ -22,6 +22,8 @@ def _check_op(facts: Facts, report: Report, op: Op) -> None:
         if not isinstance(action, Send):
             continue
         key = facts.keys[action.key]
+        if key.is_compacted:
+            continue
         if action.value in key.seen:
             seen += 1
         elif name := _missing(key, key.find(action)):

@@ -43,6 +43,18 @@ def make(task: Task) -> Worker:
             from tests.chaos.workers.member import Member
 
             return Member(task)
+        case "keeper", _:
+            from tests.chaos.workers.keeper import Keeper, TransactionalKeeper
+
+            return TransactionalKeeper(task) if task.transactional_id else Keeper(task)
+        case "banker", _:
+            from tests.chaos.workers.banker import Banker
+
+            return Banker(task)
+        case "auditor", _:
+            from tests.chaos.workers.banker import Auditor
+
+            return Auditor(task)
         case _:
             raise ValueError(f"no worker is a {task.role}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.chaos.history import Assign, Poll
+from tests.chaos.labels import label_of
 from tests.chaos.workers.base import Worker
 
 
@@ -19,8 +20,7 @@ class Reader(Worker):
             op = self.recorder.begin()
             for message in consumer.consume(500, timeout=0.1):
                 if message.error() is None:
-                    value = (message.value() or b"").decode()
                     key = self.key(message.partition() or 0, message.topic() or "")
-                    op.actions.append(Poll(key, value, message.offset() or 0))
+                    op.actions.append(Poll(key, label_of(message), message.offset() or 0))
             self.recorder.end(op, "ok")
         consumer.close()
