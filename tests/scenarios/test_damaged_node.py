@@ -197,6 +197,30 @@ def test_a_topic_that_went_with_the_metadata_log_behind_a_snapshot_is_kept_and_n
     assert f"b-0 is not in the metadata: kept as /data/{stray}" in caplog.text
 
 
+def test_what_was_set_aside_is_served_again_with_its_name_and_the_metadata_of_before() -> None:
+    """As docs/recovery.md tells."""
+
+    async def scenario() -> dict[str, list[bytes] | str]:
+        world = SimulatedWorld(2)
+        world.disk = left("behind").crash(keep_page_cache=True)
+        backup = tree(world.disk, METADATA)
+        for path in backup:
+            if path.endswith(".log"):
+                world.disk.remove(path)
+        await world.start()
+        await world.stop()
+        for path in tree(world.disk, METADATA):
+            world.disk.remove(path)
+        for path, content in backup.items():
+            world.disk.replace_file(path, content or b"")
+        (stray,) = [name for name in world.disk.list_dir("/data") if name.endswith("-stray")]
+        world.disk.rename(f"/data/{stray}", "/data/b-0")
+        await world.start()
+        return await read_all(world)
+
+    assert run(scenario()) == expected()
+
+
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_topic_id_with_one_wrong_letter_is_mended_and_one_of_another_topic_is_not(how: str) -> None:
     path = "/data/a-0/partition.metadata"
