@@ -69,6 +69,8 @@ def _take_over(disk: Disk, directory: str, base_offset: int) -> bool:
     if disk.exists(log + SWAP):
         # One that is not there any more was renamed already, if it was ours; nobody can tell it from an old one.
         is_whole = all(disk.exists(_path(directory, base_offset, suffix + SWAP)) for suffix in FILES)
+        # After a kill the names may be in memory only: the old ones must not go before the new ones are there.
+        disk.sync_dir(directory)
         end = _end_offset(disk, log + SWAP, base_offset)
         found = offsets_by_suffix(disk.list_dir(directory))
         for suffix in FILES:

@@ -13,7 +13,7 @@ from tests.unit.log.helpers import DIRECTORY, mark, open_log, read_batches, tree
 from tidelog.log.partition_log import PartitionLog
 from tidelog.sim.disk import DiskFaults, SimDisk, SimulatedCrash
 
-CUTS = 6
+CUTS = 4
 """How often the power is cut at each point: chance decides what of the unsynced is kept."""
 
 
@@ -35,6 +35,8 @@ def filled(disk: SimDisk) -> PartitionLog:
             mark(log, 0, commit=number % 4 == 1)
             mark(log, 1, commit=number % 4 == 3)
         if number % 3 == 2:
+            # The last of the segment, and none of it stays.
+            put(log, (b"p", b"%d" % number))
             roll(log)
     put(log, (b"9", b"bad"), producer_id=0, sequence=12, transactional=True)
     roll(log)
@@ -44,17 +46,19 @@ def filled(disk: SimDisk) -> PartitionLog:
     return log
 
 
-def outcomes() -> tuple[list[list[bytes]], int, int]:
-    """The batches after each swap, the old ones first; and the first and the last change that a cleaning makes."""
+def outcomes() -> tuple[list[list[bytes]], int, int, list[str]]:
+    """The batches after each swap, the old ones first; the first and the last change that a cleaning makes, and what
+    each is."""
     disk = SimDisk(Random(0))
     log = filled(disk)
     states = [read_batches(log)]
     first = disk.operations + 1
+    disk.trace = []
     clean(disk, log, on_swapped=lambda: states.append(read_batches(log)))
-    return states, first, disk.operations
+    return states, first, disk.operations, disk.trace
 
 
-STATES, FIRST, LAST = outcomes()
+STATES, FIRST, LAST, TRACE = outcomes()
 
 
 def crashed_at(point: int, seed: int) -> tuple[SimDisk, int, list[object]]:
@@ -83,6 +87,27 @@ def test_a_power_cut_leaves_the_old_or_the_new(point: int) -> None:
     for seed in range(CUTS):
         disk, end, seen = crashed_at(point, seed)
         check(disk.crash(keep_page_cache=False), end, seen)
+
+
+SWAP_POINTS = [FIRST + number for number, what in enumerate(TRACE) if what.startswith(("rename", "sync"))]
+
+
+@pytest.mark.parametrize("point", SWAP_POINTS)
+def test_a_power_cut_while_that_is_put_in_order(point: int) -> None:
+    """The start after a crash is cut short as well, at each of its own changes."""
+    stopped, end, seen = crashed_at(point, 0)
+    for is_killed in (True, False):
+        for more in range(1, 100):
+            disk = stopped.crash(keep_page_cache=is_killed)
+            disk.faults = DiskFaults(crash_at=disk.operations + more)
+            try:
+                open_log(disk, COMPACT, recovery_point=end)
+            except SimulatedCrash:
+                log = open_log(disk.crash(keep_page_cache=False), COMPACT, recovery_point=end)
+                assert read_batches(log) in STATES, "a mix"
+                assert _last(committed(log)) == _last(seen)
+            else:
+                break
 
 
 def check(disk: SimDisk, end: int, seen: list[object]) -> None:
