@@ -136,7 +136,8 @@ def _put_field(out: Any, position: Any, data: Any, start: Any, size: Any) -> Any
     if size < 0:
         return _put_varint(out, position, np.int64(-1))
     position = _put_varint(out, position, size)
-    if start < 0 or size > data.shape[0] - start or size > out.shape[0] - position:
+    # That none is negative also lets LLVM copy many bytes at a time.
+    if start < 0 or position < 0 or size > data.shape[0] - start or size > out.shape[0] - position:
         return np.int64(out.shape[0] + 1)
     for index in range(size):
         out[position + index] = data[start + index]
