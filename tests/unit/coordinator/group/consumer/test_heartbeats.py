@@ -296,6 +296,15 @@ def test_a_regular_expression_is_resolved_beside_the_heartbeat(world: World) -> 
     assert a.beat().owned == {("logs-a", 0), ("logs-b", 0), ("logs-c", 0)}
 
 
+def test_a_member_that_changes_to_one_that_is_none_keeps_what_it_has(world: World) -> None:
+    a = Consumer(world, "a", topics=None, regex="t").join()
+    settle(a)
+    a.regex = "("
+    assert a.take(a.full()).error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert list(group_of(world).regexes) == ["t"]
+    assert (a.beat().error, a.partitions) == (ErrorCode.NONE, [0, 1, 2, 3])
+
+
 def test_its_record_goes_with_the_last_who_uses_it(world: World) -> None:
     consumers = [Consumer(world, name, topics=None, regex="t|u").join() for name in "ab"]
     settle(*consumers)
