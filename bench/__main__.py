@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     groups = commands.add_parser("groups", help="large groups: rebalances, joins, commits, the silence of consumers")
     groups.add_argument("--members", type=int, default=1000)
     groups.add_argument("--partitions", type=int, default=5000)
-    groups.add_argument("--runs", type=int, default=3, help="of each measurement, the median counts")
+    groups.add_argument("--runs", type=int, default=3, help="of each measurement, the median counts; two of gap")
     groups.add_argument("--seconds", type=float, default=5, help="each run of commits")
     groups.add_argument("--only", help="some of classic,consumer,commits,gap")
     groups.add_argument("--sides", help="some of tidelog (page-cache mode),synced,apache")

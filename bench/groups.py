@@ -40,6 +40,8 @@ GAPS = {
     ),
 }
 """Whose consumers, and by which protocol. At each generation librdkafka's do not fetch until their own thread wakes."""
+GAP_RUNS = 2
+"""Each takes a dozen seconds: members hear of a rebalance with their next heartbeat."""
 CREATED_S = 180.0
 """Five thousand partitions take Apache Kafka a minute and more: three files each, and one that is synced."""
 SETTLED_S = 60.0
@@ -75,7 +77,7 @@ def run_groups(
         "classic": lambda node: _limited(_classic(node, members, partitions, runs)),
         "consumer": lambda node: _limited(_consumer(node, members, partitions, runs)),
         "commits": lambda node: group_commits.measure(node, seconds, runs),
-        "gap": lambda node: _gaps(node, runs),
+        "gap": lambda node: _gaps(node, min(runs, GAP_RUNS)),
     }
     results: dict[str, dict[str, Figures]] = {}
     notes: dict[str, dict[str, str]] = {}
