@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from tests.sim.ledger import Ledger
+from tests.sim.ledger import Ledger, Transaction
 from tests.sim.peer import Peer
 from tests.sim.sharing import SESSION_MS, IsOut, Share
 from tests.sim.transactors import TIMEOUT_MS, Over, Transactor, Version
@@ -107,15 +107,20 @@ class Copier(Station):
             if position >= INPUT:
                 self.is_done = True
                 return
-            transaction = self.ledger.begins(self.name)
-            following = min(position + self.random.randint(1, 3), INPUT)
-            for offset in range(position, following):
-                at = TopicPartition(OUT, offset % PARTITIONS)
-                await producer.send(transaction, at, [b"%s/%d" % (transaction.name.encode(), offset)])
+            transaction, following = await self.copy(producer, position)
             await self.sleep()
             await producer.commit_offset(GROUP, SOURCE, following)
             await producer.end(transaction, commit=self.random.random() < 0.85)
             await self.sleep()
+
+    async def copy(self, producer: Transactor, position: int) -> tuple[Transaction, int]:
+        """A transaction with the next records in it, and where to go on after them."""
+        transaction = self.ledger.begins(self.name)
+        following = min(position + self.random.randint(1, 3), INPUT)
+        for offset in range(position, following):
+            at = TopicPartition(OUT, offset % PARTITIONS)
+            await producer.send(transaction, at, [b"%s/%d" % (transaction.name.encode(), offset)])
+        return transaction, following
 
 
 class Sharer(Copier):
@@ -136,11 +141,7 @@ class Sharer(Copier):
             if position >= INPUT:
                 self.is_done = True
                 return
-            transaction = self.ledger.begins(self.name)
-            following = min(position + self.random.randint(1, 3), INPUT)
-            for offset in range(position, following):
-                at = TopicPartition(OUT, offset % PARTITIONS)
-                await producer.send(transaction, at, [b"%s/%d" % (transaction.name.encode(), offset)])
+            transaction, following = await self.copy(producer, position)
             if not self.is_ending and self.random.random() < 0.25:
                 await asyncio.sleep(self.random.uniform(0.3, 2.5) * SESSION_MS / 1000)
             try:

@@ -11,7 +11,9 @@ from tidelog.runtime.disk_error import disk_error
 _READ_CHUNK: Final = 64 * 1024
 
 
-class OsNames:
+class ReadNames:
+    """What changes nothing."""
+
     def read_file(self, path: str) -> bytes | None:
         try:
             fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
@@ -41,6 +43,8 @@ class OsNames:
         except OSError as error:
             raise disk_error("list", path, error) from None
 
+
+class OsNames(ReadNames):
     def make_dirs(self, path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)

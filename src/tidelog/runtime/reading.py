@@ -9,6 +9,7 @@ import os
 from typing import Final
 
 from tidelog.runtime.disk_error import disk_error
+from tidelog.runtime.names import ReadNames
 
 _READ_ONLY: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -45,24 +46,6 @@ class OsReadableFile:
         os.close(self._fd)
 
 
-class ReadOnlyFiles:
+class ReadOnlyFiles(ReadNames):
     def open(self, path: str) -> OsReadableFile:
         return OsReadableFile(path)
-
-    def read_file(self, path: str) -> bytes | None:
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise disk_error("read", path, error) from None
-
-    def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
-
-    def list_dir(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(path))
-        except OSError as error:
-            raise disk_error("list", path, error) from None
