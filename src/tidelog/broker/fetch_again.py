@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 LEAST_ROOM: Final = 64 * 1024
 ANSWER_BYTES_MAX: Final = 8 << 20
-"""The loop reads this much in about a millisecond. A client may ask for more and is given it in several answers."""
+"""The most in one answer, which holds the loop up for some milliseconds. A client that asks for more gets it in several
+answers."""
 SHORT_ANSWER_BYTES: Final = 512 * 1024
 """The most while others wait for news: a megabyte, read and sent, takes the loop more than half a millisecond."""
 COPIED_BYTES_MAX: Final = 4000

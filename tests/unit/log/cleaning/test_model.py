@@ -210,7 +210,11 @@ class CleanerModel(RuleBasedStateMachine):
 
 TestCleanerModel = CleanerModel.TestCase
 TestCleanerModel.settings = settings(
-    max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20,
+    stateful_step_count=40,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),  # explaining traces every line, and is slow
+    suppress_health_check=list(HealthCheck),
 )
 
 
