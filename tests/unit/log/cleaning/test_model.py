@@ -210,8 +210,8 @@ class CleanerModel(RuleBasedStateMachine):
 
 TestCleanerModel = CleanerModel.TestCase
 TestCleanerModel.settings = settings(
-    max_examples=20,
-    stateful_step_count=40,
+    max_examples=40,
+    stateful_step_count=50,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),  # explaining traces every line, and is slow
     suppress_health_check=list(HealthCheck),
