@@ -376,8 +376,12 @@ class _Loader:
         base_offset = min((segment.base_offset for segment in self.unindexed), default=loaded)
         if base_offset < loaded:
             producers = ProducerStates(self.disk, self.directory)
-            producers.note_snapshots([offset for offset in snapshots if offset <= base_offset])
+            earlier = [offset for offset in snapshots if offset <= base_offset]
+            producers.note_snapshots(list(earlier))
             producers.load(base_offset)
+            # One that a power cut has emptied was removed by that.
+            gone = set(earlier).difference(producers.snapshots)
+            self.producers.note_snapshots([offset for offset in self.producers.snapshots if offset not in gone])
             _forget_lost(producers, self.segments)
             for segment in self.segments:
                 if segment.base_offset < loaded:
