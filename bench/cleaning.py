@@ -32,6 +32,7 @@ from tools import apache
 
 SIDES = ("tidelog", "pure", "apache")
 RECORD_BYTES = 1000
+WARM_BYTES = 50_000_000
 CLEANED_WITHIN_S = 600.0
 ALIKE = {"log.cleaner.backoff.ms": "50", "log.segment.bytes": str(100 << 20), **QUICK_DELETE}
 """What both brokers are given: the cleaner looks often, so that its pause is no part of the time."""
@@ -89,7 +90,7 @@ def run_cleaning(
         brokers = {name: stack.enter_context(started(name, Path(home))) for name in names}
         for name, side in brokers.items():
             for number in range(2):  # warm: the JVM compiles, and so does numba
-                _measure(side, f"warm-{name}-{number}", 50_000_000, codecs[0], live)
+                _measure(side, f"warm-{name}-{number}", min(WARM_BYTES, *sizes), codecs[0], live)
         for size in sizes:
             for codec in codecs:
                 for run in range(runs):

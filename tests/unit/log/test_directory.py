@@ -355,33 +355,29 @@ class TestCleaner:
         directory.checkpoint()
         assert not disk.exists(self.PATH)
 
-    def test_how_far_a_log_was_cleaned_is_found_again(self) -> None:
+    def cleaned(self, *, to: int) -> tuple[SimDisk, LogDirectory, PartitionLog]:
         disk = sim_disk()
         directory = opened(disk)
         log = create(directory)
         write(log, 5)
-        log.cleaned_to = 3
+        log.cleaned_to = to
+        return disk, directory, log
+
+    def test_how_far_a_log_was_cleaned_is_found_again(self) -> None:
+        disk, directory, _ = self.cleaned(to=3)
         close(directory)
         assert disk.read_file(self.PATH) == b"0\n1\nt 0 3\n"
         assert opened(disk).partitions["t", 0].cleaned_to == 3
 
     def test_a_truncation_takes_it_back_first(self) -> None:
-        disk = sim_disk()
-        directory = opened(disk)
-        log = create(directory)
-        write(log, 5)
-        log.cleaned_to = 4
+        disk, directory, log = self.cleaned(to=4)
         directory.checkpoint()
         directory.truncate_to(log, 2)
         assert disk.read_file(self.PATH) == b"0\n1\nt 0 2\n"
         assert log.cleaned_to == 2
 
     def test_a_new_topic_of_the_same_name_does_not_inherit_it(self) -> None:
-        disk = sim_disk()
-        directory = opened(disk)
-        log = create(directory)
-        write(log, 5)
-        log.cleaned_to = 4
+        disk, directory, _ = self.cleaned(to=4)
         directory.checkpoint()
         directory.delete_partition("t", 0, unique_hex=HEX, now_ms=0)
         assert create(directory, topic_id=OTHER_ID).cleaned_to == -1
