@@ -11,7 +11,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +36,9 @@ WARM_BYTES = 50_000_000
 CLEANED_WITHIN_S = 600.0
 ALIKE = {"log.cleaner.backoff.ms": "50", "log.segment.bytes": str(100 << 20), **QUICK_DELETE}
 """What both brokers are given: the cleaner looks often, so that its pause is no part of the time."""
-_TOPIC, _SET, _ALTER = 2, 0, 1
+TOPIC, CLUSTER = 2, 4
+"""What a config is of."""
+_SET, _DELETE, _ALTER = 0, 1, 1
 _CHECKPOINT = "cleaner-offset-checkpoint"
 
 
@@ -125,11 +127,11 @@ def render(results: dict[str, list[Cleaned]]) -> str:
 def _measure(side: Side, topic: str, size: int, codec: str, live: float) -> Cleaned:
     topics.create(side.address, topic)
     try:
-        _fill(side.address, topic, size, codec, live)
+        fill(side.address, topic, size, codec, live)
         os.sync()
         before = _log_bytes(side.data, topic)
         cpu, start = cpu_of(side.pid), time.monotonic()
-        _configure(side.address, topic, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+        configure(side.address, topic, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
         _wait_cleaned(side.data, topic)
         took = time.monotonic() - start
         used = cpu_of(side.pid).since(cpu)
@@ -138,7 +140,7 @@ def _measure(side: Side, topic: str, size: int, codec: str, live: float) -> Clea
         topics.delete(side.address, topic, side.data)
 
 
-def _fill(address: str, topic: str, size: int, codec: str, live: float) -> None:
+def fill(address: str, topic: str, size: int, codec: str, live: float) -> None:
     """The same records on every broker; the last one alone in its segment, which is never cleaned."""
     chance = random.Random(size)
     count = size // RECORD_BYTES
@@ -166,20 +168,23 @@ def _fill(address: str, topic: str, size: int, codec: str, live: float) -> None:
         if number % 1000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0, "not all records were taken"
-    _configure(address, topic, {"segment.ms": "100"})
+    configure(address, topic, {"segment.ms": "100"})
     time.sleep(0.5)
     producer.produce(topic, b"the last", b"last", partition=0)
     assert producer.flush(30) == 0, "the last record was not taken"
-    _configure(address, topic, {"segment.ms": str(7 * 24 * 3600 * 1000)})
+    configure(address, topic, {"segment.ms": str(7 * 24 * 3600 * 1000)})
 
 
-def _configure(address: str, topic: str, values: dict[str, str]) -> None:
+def configure(address: str, name: str, values: Mapping[str, str | None], kind: int = TOPIC) -> None:
+    """None: back to the default."""
     configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=_SET, value=value)
-        for name, value in values.items()
+        IncrementalAlterConfigsRequest.AlterableConfig(
+            name=key, config_operation=_DELETE if value is None else _SET, value=value
+        )
+        for key, value in values.items()
     ]
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=_TOPIC, resource_name=topic, configs=configs
+        resource_type=kind, resource_name=name, configs=configs
     )
     with Wire(address, client_id="bench") as wire:
         request = IncrementalAlterConfigsRequest(resources=[resource])
@@ -190,14 +195,18 @@ def _configure(address: str, topic: str, values: dict[str, str]) -> None:
 def _wait_cleaned(data: Path, topic: str) -> None:
     deadline = time.monotonic() + CLEANED_WITHIN_S
     while time.monotonic() < deadline:
-        try:
-            lines = (data / _CHECKPOINT).read_text().splitlines()
-        except FileNotFoundError:
-            lines = []
-        if any(line.startswith(f"{topic} 0 ") and not line.endswith(" 0") for line in lines):
+        if is_cleaned(data, topic):
             return
         time.sleep(0.005)
     raise TimeoutError(f"{topic} was not cleaned within {CLEANED_WITHIN_S:.0f} s")
+
+
+def is_cleaned(data: Path, topic: str) -> bool:
+    try:
+        lines = (data / _CHECKPOINT).read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    return any(line.startswith(f"{topic} 0 ") and not line.endswith(" 0") for line in lines)
 
 
 def _log_bytes(data: Path, topic: str) -> int:

@@ -65,22 +65,42 @@ def make_cold(directory: Path) -> None:
         pytest.skip("this file system keeps its files in memory")
 
 
-@pytest.fixture
-def blocked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The reads of the partition's files that could wait, by the thread that made them."""
-    found: list[str] = []
-    read = OsFile.read
+class Reads:
+    """The reads of the partition's files in the node: how often the loop was told to read elsewhere, and who read in a
+    way that could wait."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.blocking: list[str] = []
+
+
+@pytest.fixture(params=["as the disk says", "each place refused once"])
+def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
+    """A disk may be quick enough to have brought the bytes before the system looks whether they are there (a virtual
+    one on a busy host is, at times): it never says that they are cold. So the first refusal of each place is made here
+    as well."""
+    found, seen = Reads(), set[tuple[str, int]]()
+    is_made = request.param == "each place refused once"
+    read, read_now = OsFile.read, OsFile.read_now
 
     def watched(self: OsFile, position: int, length: int) -> bytes:
         if "/t-0/" in self.path:
-            found.append(f"{threading.current_thread().name} reads {length} bytes at {position} of {self.path}")
+            found.blocking.append(f"{threading.current_thread().name}: {length} bytes at {position} of {self.path}")
         return read(self, position, length)
 
+    def watched_now(self: OsFile, position: int, length: int) -> bytes | memoryview | None:
+        is_first = "/t-0/" in self.path and (self.path, position) not in seen
+        seen.add((self.path, position))
+        data = None if is_made and is_first else read_now(self, position, length)
+        found.refused += data is None
+        return data
+
     monkeypatch.setattr(OsFile, "read", watched)
+    monkeypatch.setattr(OsFile, "read_now", watched_now)
     yield found
 
 
-def test_readers_of_a_cold_log_never_stop_the_loop(tmp_path: Path, blocked: list[str]) -> None:
+def test_readers_of_a_cold_log_never_stop_the_loop(tmp_path: Path, reads: Reads) -> None:
     config = {"log.segment.bytes": str(1 << 20)}
     with Broker(config, data=tmp_path) as broker:
         broker.create_topic("t")
@@ -91,21 +111,24 @@ def test_readers_of_a_cold_log_never_stop_the_loop(tmp_path: Path, blocked: list
         assert broker._node is not None
         cold = broker._node.services.cold_reads
         make_cold(tmp_path / "t-0")
-        blocked.clear()
+        reads.blocking.clear()
+        brought, reads.refused = cold.reads, 0
         # Here and there, so that nothing was read ahead; then from end to end.
         for offset in range(0, BATCHES, 19):
             assert read_header(fetch(wire, offset, 1000)).base_offset == offset
-        assert cold.reads > 0
+        assert (cold.reads > brought) == (reads.refused > 0)
         make_cold(tmp_path / "t-0")
         for offset in (1, 50, 140):
             assert offset_for(wire, "t", 1000 + offset) == (ErrorCode.NONE, offset)
         make_cold(tmp_path / "t-0")
-        brought, offset = cold.read_bytes, 0
+        offset = 0
         while offset < BATCHES:
             data = fetch(wire, offset, 1 << 20)
             for position, header in iter_headers(data):
                 assert header.base_offset == offset
                 assert data[position + 61 + 8 :].find(offset.to_bytes(4, "big"), 0, 16) >= 0
                 offset = header.next_offset
-        assert cold.read_bytes > brought
-        assert blocked == []
+        assert (cold.reads > brought) == (reads.refused > 0)
+        assert reads.blocking == []
+        if not reads.refused:
+            pytest.skip("this disk had brought every byte before the system looked for it")

@@ -4,6 +4,7 @@ line says of it."""
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -68,8 +69,10 @@ def test_a_consumer_finds_the_last_value_of_each_key(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         while described.get("last_clean_ms") is None or described["dirty_ratio"] > 0:
             assert time.monotonic() < deadline, described
-            [topic] = json.loads(tidelog(bootstrap, "topic", "describe", "c", "--cleaning", "--json"))
+            [topic] = json.loads(tidelog(bootstrap, "topic", "describe", "c", "--json"))
             [described] = topic["partitions"]
+        [_, line] = tidelog(bootstrap, "topic", "describe", "c").splitlines()
+        assert re.search(r"\tDirty: 0\.00\tCleaned: 20\d\d-\d\d-\d\dT[\d:.]+Z$", line), line
         found = consume(bootstrap)
     assert {key: value for _, key, value in found} == expected
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.controller.topics import create_topics
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -27,25 +28,36 @@ def auto_create(services: Services, names: list[str]) -> None:
     if not services.config.boolean("auto.create.topics.enable"):
         names = [name for name in names if name in INTERNAL_TOPICS]
     if names:
-        _submit(services, [_new_topic(services, name) for name in names]).add_done_callback(_log_failure)
+        _submit(services, [_new_topic(services, name) for name in names])
 
 
 def _log_failure(created: asyncio.Future[Any]) -> None:
-    """Nobody waits for it: a failure that nobody looks at would end the node as a bug of its own."""
-    if not created.cancelled() and (error := created.exception()) is not None:
+    """Also of one that nobody waits for: a failure that nobody looks at would end the node as a bug of its own."""
+    if created.cancelled():
+        return
+    if (error := created.exception()) is not None:
         _log.error("a topic that was asked for cannot be created: %s", error)
+        return
+    for topic in created.result().topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            why = topic.error_message or ErrorCode(topic.error_code).name
+            # Without an internal one no group works; what names clients think of is their own affair.
+            level = logging.ERROR if topic.name in INTERNAL_TOPICS else logging.INFO
+            _log.log(level, "the topic %s, which was asked for, cannot be created: %s", topic.name, why)
 
 
 def create_internal_topic(services: Services, name: str) -> asyncio.Future[Any]:
-    """Completes when it is there; no error if somebody was quicker."""
+    """Completes when it is there, or cannot be; no error if somebody was quicker."""
     return _submit(services, [_new_topic(services, name)])
 
 
 def _submit(services: Services, topics: list[_Topic]) -> asyncio.Future[Any]:
     request = CreateTopicsRequest(topics=topics)
-    return services.controller.submit(
+    created = services.controller.submit(
         lambda image: create_topics(request, image, services.config.values, services.random)
     )
+    created.add_done_callback(_log_failure)
+    return created
 
 
 def _new_topic(services: Services, name: str) -> _Topic:

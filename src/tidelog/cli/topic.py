@@ -188,14 +188,12 @@ def _add_describe(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("describe", help="show partitions, replicas and configs of topics")
     add_names(parser, "topic", "TOPIC", "the names; all topics when none is given")
     parser.add_argument("--offsets", action="store_true", help="with the first and next offset of each partition")
-    parser.add_argument(
-        "--cleaning", action="store_true", help="with the dirty ratio and the last cleaning of compacted partitions"
-    )
     add_json(parser)
     asks(parser, _describe)
 
 
 async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
+    from tidelog.cli.cleaning import CleaningPages
     from tidelog.client.configs import Resource, ResourceType, describe_configs
 
     named = [*args.names, *args.more_names]
@@ -204,10 +202,11 @@ async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
     else:
         topics = [topic for _, topic in sorted((await cluster.all_topics()).topics.items())]
     shown = []
+    pages = CleaningPages(cluster)
     for topic in topics:
         entries = await describe_configs(cluster, Resource(ResourceType.TOPIC, topic.name))
         offsets = await _offsets(cluster, topic) if args.offsets else {}
-        cleaning = await _cleaning(cluster, topic) if args.cleaning else {}
+        cleaning = await pages.cleaning_of(topic, entries)
         if args.json:
             shown.append(_as_json(topic, entries, offsets, cleaning))
         else:
@@ -215,12 +214,6 @@ async def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
     if args.json:
         print_json(shown)
     return 0
-
-
-async def _cleaning(cluster: Cluster, topic: TopicInfo) -> dict[int, Cleaning]:
-    from tidelog.cli.cleaning import cleaning_of
-
-    return await cleaning_of(cluster, topic)
 
 
 async def _offsets(cluster: Cluster, topic: TopicInfo) -> dict[int, tuple[int | None, int | None]]:
@@ -264,16 +257,8 @@ def _print_topic(
             first, end = offsets[partition.partition]
             line += f"\tStart: {'-' if first is None else first}\tEnd: {'-' if end is None else end}"
         if partition.partition in cleaning:
-            line += _cleaning_text(cleaning[partition.partition])
+            line += cleaning[partition.partition].as_text()
         print(line)
-
-
-def _cleaning_text(found: Cleaning) -> str:
-    from tidelog.cli.times import format_time
-
-    ratio = "-" if found.dirty_ratio is None else f"{found.dirty_ratio:.2f}"
-    last = "-" if found.last_clean_ms is None else format_time(found.last_clean_ms)
-    return f"\tDirty: {ratio}\tCleaned: {'uncleanable' if found.is_uncleanable else last}"
 
 
 def _is_own(entry: ConfigEntry) -> bool:
@@ -308,7 +293,7 @@ def _as_json(
                 "isr": list(partition.isr),
                 "offline": list(partition.offline),
                 **_offset_fields(offsets.get(partition.partition)),
-                **_cleaning_fields(cleaning.get(partition.partition)),
+                **(cleaning[partition.partition].as_fields() if partition.partition in cleaning else {}),
             }
             for partition in topic.partitions.values()
         ],
@@ -317,11 +302,6 @@ def _as_json(
 
 def _offset_fields(offsets: tuple[int | None, int | None] | None) -> dict[str, int | None]:
     return {} if offsets is None else {"start_offset": offsets[0], "end_offset": offsets[1]}
-
-
-def _cleaning_fields(found: Cleaning | None) -> dict[str, float | None]:
-    """The last one since the node was started."""
-    return {} if found is None else {"dirty_ratio": found.dirty_ratio, "last_clean_ms": found.last_clean_ms}
 
 
 # alter

@@ -33,3 +33,20 @@ class ListenError(TidelogError):
 
 class HelperGoneError(TidelogError):
     """A helper process ended in the middle of a job: killed by somebody, or by the system for its memory."""
+
+
+class JobFailedError(TidelogError):
+    """A job in a helper process has raised what it never raises on purpose: a bug of ours. Where, `trace` tells."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message, trace)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @classmethod
+    def of(cls, error: Exception) -> JobFailedError:
+        from traceback import format_exception
+
+        return cls(repr(error), "".join(format_exception(error)))

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -200,8 +203,10 @@ class Net(Protocol):
         """Port 0 chooses one. An empty host is every address of the machine. ListenError when it cannot be."""
         ...
 
-    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
-        """ConnectionError or OSError when nobody answers."""
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: SSLContext | None = None
+    ) -> asyncio.Transport:
+        """ConnectionError or OSError when nobody answers, or (SSLError is one) when TLS does not come about."""
         ...
 
     def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> FileSender | None:
@@ -219,6 +224,10 @@ class Job(Protocol):
     """Work in steps that computes in Python and takes long. Before its first step it is made of plain values: it can be
     sent to another process."""
 
+    def prepare(self) -> None:
+        """Load what the steps need, native code for one, which may have to be compiled first."""
+        ...
+
     def step(self, disk: Disk) -> object:
         """Do some more; what that is, whoever made the job knows."""
         ...
@@ -226,7 +235,8 @@ class Job(Protocol):
 
 class RunningJob(Protocol):
     async def step(self) -> object:
-        """The job's next step, beside the loop. What it raises is raised here."""
+        """The job's next step, beside the loop. A TidelogError that it raises is raised here; anything else is a bug,
+        and comes as a JobFailedError."""
         ...
 
     async def close(self) -> None:

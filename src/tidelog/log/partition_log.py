@@ -2,33 +2,29 @@
 
 No clock and no loop in here: time is an argument, and a sync is a round that the caller waits for. Writes are in order
 of offsets, by one owner. What is durable is `recovery_point`: only a finished round moves it. How it
-is read stands in readable_log.py.
+is read stands in readable_log.py, what a cleaner does to it in cleanable_log.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tidelog.kernel.errors import DiskError, DiskFullError
+from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk
-from tidelog.log.cleaning.leftovers import rename_swapped, undo_swaps
+from tidelog.log.cleanable_log import CleanableLog
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
 from tidelog.log.following import check_batches
 from tidelog.log.loading import load_log, replay_producers
-from tidelog.log.names import SWAP
 from tidelog.log.partition_metadata import is_same_topic, read_topic_id, write_topic_id
-from tidelog.log.producers import ProducerStates
-from tidelog.log.readable_log import ReadableLog
 from tidelog.log.reading import Read
 from tidelog.log.retention import Reason, Removal, expired
 from tidelog.log.segment import NOT_CALM, Segment
 from tidelog.log.transactions import Transactions, read_ending
 from tidelog.log.txn_index import Aborted
-from tidelog.log.unsynced import FlushRound, Unsynced
+from tidelog.log.unsynced import FlushRound
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from tidelog.protocol.errors import ErrorCode
 
@@ -46,40 +42,15 @@ class AppendResult(NamedTuple):
     duplicate: bool = False
 
 
-class PartitionLog(ReadableLog):
-    __slots__ = (
-        "_clean_end",
-        "_disk",
-        "_removals",
-        "_truncations",
-        "_unsynced",
-        "cleaned_to",
-        "config",
-        "directory",
-        "is_cleaning",
-        "is_closed",
-        "producers",
-        "recovery_point",
-        "topic_id",
-    )
+class PartitionLog(CleanableLog):
+    __slots__ = ("_clean_end", "is_closed", "recovery_point", "topic_id")
 
     def __init__(self, disk: Disk, directory: str, topic: str, partition: int, config: LogConfig) -> None:
-        super().__init__(topic, partition)
-        self._disk = disk
-        self.directory = directory
-        self.config = config
+        super().__init__(disk, directory, topic, partition, config)
         self.topic_id: bytes | None = None
-        self.producers: ProducerStates
         self.recovery_point = 0
-        self._removals: list[tuple[int, list[str]]] = []
-        self._truncations = 0
-        self._unsynced = Unsynced()
         self._clean_end = -1
         self.is_closed = False
-        self.is_cleaning = False
-        """A cleaner is at work: retention waits."""
-        self.cleaned_to = -1
-        """The first dirty offset, -1 when nothing was ever cleaned."""
 
     @classmethod
     def open(
@@ -167,10 +138,6 @@ class PartitionLog(ReadableLog):
             self.recovery_point = min(recovery_point, self.log_end_offset)
 
     # What there is
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
 
     @property
     def size_bytes(self) -> int:
@@ -392,7 +359,7 @@ class PartitionLog(ReadableLog):
         self._truncations += 1
         self._clean_end = -1
         if self.is_cleaning:
-            self._give_up_cleaning()
+            self._give_up_swap()
 
     def _drop_segments(self, segments: list[Segment]) -> None:
         """At once, not later: a segment of the same name may be written next."""
@@ -475,7 +442,7 @@ class PartitionLog(ReadableLog):
         del self._segments[: len(gone)]
         # A power cut may undo the renames, and what comes back was perhaps never synced: no flush may vouch for it.
         self._unsynced.add(directories=(self.directory,))
-        self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
+        self._removals.add(now_ms + self.config.file_delete_delay_ms, paths)
         self.maybe_increment_log_start(self._segments[0].base_offset)
         return removals
 
@@ -487,75 +454,14 @@ class PartitionLog(ReadableLog):
             return gone[:-1]
         return gone
 
-    def _forget_unsynced(self, segment: Segment) -> None:
-        self._unsynced.forget(segment.files())
-
     @property
     def next_removal_ms(self) -> int | None:
         """When remove_due_files has something to do."""
-        return self._removals[0][0] if self._removals else None
+        return self._removals.next_ms
 
     def remove_due_files(self, now_ms: int) -> int:
         """Remove the renamed files whose delay is over; how many."""
-        count = 0
-        while self._removals and self._removals[0][0] <= now_ms:
-            _, paths = self._removals.pop(0)
-            for path in paths:
-                self._disk.remove(path)
-            count += len(paths)
-        return count
-
-    # Cleaning (log/cleaning)
-
-    @property
-    def truncations(self) -> int:
-        return self._truncations
-
-    def segments_at(self, base_offsets: Sequence[int]) -> list[Segment] | None:
-        """Neighbours with these base offsets, none of them active; None when they are not there."""
-        first = self._segment_number(base_offsets[0])
-        found = self._segments[first : first + len(base_offsets)]
-        is_same = [segment.base_offset for segment in found] == list(base_offsets)
-        return found if is_same and found[-1] is not self._active else None
-
-    def replace_segments(self, olds: list[Segment], now_ms: int) -> None:
-        """The cleaned segment is there, durably, under its .swap name: from now on it is read, and the old ones go."""
-        first = self._segments.index(olds[0])
-        base_offset, end_offset = olds[0].base_offset, self._segments[first + len(olds)].base_offset
-        cleaned = Segment.reopen(
-            self._disk, self.directory, base_offset, now_ms=now_ms, end_offset=end_offset, suffix=SWAP
-        )
-        paths: list[str] = []
-        for segment in olds:
-            self._forget_unsynced(segment)
-            paths += segment.mark_deleted()
-            if segment is not olds[0]:
-                paths += self.producers.mark_deleted(segment.base_offset)
-        self._segments[first : first + len(olds)] = [cleaned]
-        self._removals.append((now_ms + self.config.file_delete_delay_ms, paths))
-
-    def settle_swap(self) -> None:
-        """What was swapped in gets its own name; those of the old ones are durably gone."""
-        for number, segment in enumerate(self._segments):
-            if segment.suffix:
-                end_offset = self._segments[number + 1].base_offset
-                segment.close()
-                try:
-                    rename_swapped(self._disk, self.directory, segment.base_offset)
-                except DiskFullError as error:
-                    # Half of the names are new: nobody can read it before the next start has made it whole.
-                    raise DiskError(str(error)) from None
-                self._segments[number] = Segment.reopen(
-                    self._disk, self.directory, segment.base_offset, now_ms=segment.created_ms, end_offset=end_offset
-                )
-                self._unsynced.add(directories=(self.directory,))
-
-    def _give_up_cleaning(self) -> None:
-        """What the cleaner has read is about to change."""
-        if any(segment.suffix for segment in self._segments):
-            self._disk.sync_dir(self.directory)
-            self.settle_swap()
-        undo_swaps(self._disk, self.directory)
+        return self._removals.remove_due(self._disk, now_ms)
 
     # Flushing
 
@@ -603,9 +509,7 @@ class PartitionLog(ReadableLog):
 
     def close_begin(self, now_ms: int) -> FlushRound:
         """Complete the indexes and write the producers down, as a clean start expects them; then sync as in a flush."""
-        if any(segment.suffix for segment in self._segments):
-            self._disk.sync_dir(self.directory)
-            self.settle_swap()
+        self._end_swap()
         if self._clean_end == self.log_end_offset and self.is_flushed:
             return self.flush_begin()
         files = self._active.finish()

@@ -6,8 +6,8 @@ cannot be believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.kernel.errors import DiskFullError
 from tidelog.kernel.ports import Buffer, Disk, File
@@ -27,6 +27,16 @@ _REBUILD_INTERVAL: Final = 4096
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 NOT_CALM: Final = -(2**63) - 1
 """Earlier than any timestamp: whether to roll must be asked in full."""
+IndexMark: TypeAlias = tuple[int, int, int, int]
+"""The last offset of a batch, its position, the largest timestamp up to it, the last offset of that one's batch."""
+
+
+class Tally(NamedTuple):
+    """What a segment counts from batch to batch."""
+
+    max_timestamp: int
+    max_timestamp_offset: int
+    bytes_since_index: int
 
 
 class Segment:
@@ -137,15 +147,34 @@ class Segment:
 
     def append_run(self, data: Buffer, batches: list[tuple[int, BatchHeader]], index_interval: int) -> None:
         """Write several batches at once; positions in the list are relative to the data."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.max_timestamp
+        start = self._append(data)
+        for position, header in batches:
+            self._note_batch(start + position, header, index_interval)
+
+    def append_marked(self, data: Buffer, entries: Iterable[IndexMark], tally: Tally) -> None:
+        """The same, for who has looked at each batch as _note_batch does, with this segment's tally to begin with: the
+        index entries that came of it, and the tally now."""
+        self._append(data)
+        for last_offset, position, timestamp, timestamp_offset in entries:
+            self.index.add(last_offset, position)
+            self.time_index.maybe_add(timestamp, timestamp_offset)
+        self.count_entries()
+        self._max_timestamp, self._max_timestamp_offset, self._bytes_since_index = tally
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.max_timestamp, self._max_timestamp_offset, self._bytes_since_index)
+
+    def _append(self, data: Buffer) -> int:
+        """Where it begins. Nothing has changed when the disk is full."""
         start = self.size
         if self.log.append((data,)) != len(data):
             self.log.truncate(start)
             raise DiskFullError(f"no room for {len(data)} bytes in {self.log.path}")
         self.size = start + len(data)
-        if self._max_timestamp is None:
-            self._max_timestamp = self.max_timestamp
-        for position, header in batches:
-            self._note_batch(start + position, header, index_interval)
+        return start
 
     def _note_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
         """What the indexes and maxima learn from one batch, in the order in which Kafka does it."""

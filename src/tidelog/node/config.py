@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from tidelog.metadata.config import BROKER_CONFIGS, BrokerValues, ConfigError, Value, parse
+from tidelog.metadata.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerValues, ConfigError, Value, parse
 from tidelog.metadata.config.honoured import NOT_YET, PER_LISTENER
 from tidelog.metadata.config.key import ConfigKey
 from tidelog.metadata.config.prefixes import base_name, is_passed_on
@@ -206,10 +206,20 @@ def _check_together(config: NodeConfig) -> None:
     if config.get_int(low) > config.get_int(high):
         raise ConfigError(f"{low}={config.get_int(low)}: expected at most {high}, which is {config.get_int(high)}")
     _check_limits(config)
+    _check_internal_topics(config)
     if not config.log_dirs or "" in config.log_dirs:
         raise ConfigError("log.dirs: expected at least one directory")
     # Both parse when they are first asked for; here, so that a bad one is an error of the settings.
     _ = config.listeners, config.advertised_listeners
+
+
+def _check_internal_topics(config: NodeConfig) -> None:
+    """Apache takes less than a topic's own config takes, and then never creates the topic: groups wait for ever."""
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        try:
+            parse(TOPIC_CONFIGS["segment.bytes"], str(config.get_int(name)))
+        except ConfigError as error:
+            raise ConfigError(f"{name}={config.get_int(name)}: the topic could not be created with {error}") from None
 
 
 def _check_limits(config: NodeConfig) -> None:

@@ -88,6 +88,8 @@ def _cluster(node: Node) -> Iterator[Family]:
         for e in b.endpoints[:1]
     ]
     yield Family("kafka_broker_info", "gauge", "Address of each broker.", addresses)
+    who = (("cluster_id", node.services.cluster_id), ("node_id", str(node.config.node_id)))
+    yield Family("tidelog_node_info", "gauge", "Whose metrics these are.", [Sample(1, who)])
     for name, text, value in (
         ("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", partitions),
         ("kafka_server_replicamanager_partitioncount", "Partitions of this broker.", partitions),
@@ -204,6 +206,8 @@ def _cleaner(node: Node) -> Iterator[Family]:
     ):
         yield Family(name, "gauge", text, [Sample(value)])
     yield Family("tidelog_cleanings_total", "counter", "Cleanings of a log.", [Sample(cleaner.cleanings)])
+    failures = [Sample(cleaner.failures)]
+    yield Family("tidelog_cleanings_failed_total", "counter", "Cleanings that a bug of Tidelog's ended.", failures)
     named = [(p, _written((("topic", p.topic), ("partition", str(p.index))))) for p in ranges]
     dirty = (Sample(ranges[p].dirty_ratio, at) for p, at in named)
     yield Family("tidelog_log_dirty_ratio", "gauge", "Dirty part of a compacted log.", dirty)

@@ -265,6 +265,8 @@ def build_batch(
     if not records:
         raise ValueError("a batch needs at least one record")
     base_timestamp = records[0].timestamp
+    if any(abs(record.timestamp - base_timestamp) > _TIMESTAMP_MAX for record in records):
+        raise ValueError("the timestamps of a batch are further apart than 64 bits can tell")
     body = bytearray()
     for delta, record in enumerate(records):
         body += _encode_record(delta, record.timestamp - base_timestamp, record.key, record.value, record.headers)

@@ -63,6 +63,29 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
             raise ProtocolError(f"compression {codec} is unknown")
 
 
+def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
+    """The content to the start of the target; how long it is, None when that is not less than there is room for.
+    ProtocolError when it is damaged."""
+    match codec:
+        case Codec.GZIP:
+            library: Any = cramjam.gzip
+        case Codec.SNAPPY:
+            return _decompress_snappy_into(memoryview(data), target)
+        case Codec.LZ4:
+            library = cramjam.lz4
+        case Codec.ZSTD:
+            library = cramjam.zstd
+        case _:
+            raise ProtocolError(f"compression {codec} is unknown")
+    try:
+        written: int = library.decompress_into(data, target)
+    except Exception as error:
+        if _ran_out_of_room(error):
+            return None
+        raise ProtocolError(f"a batch cannot be decompressed: {error}") from None
+    return written if written < len(target) else None
+
+
 def _decompress_into(library: Any, data: Buffer, limit_bytes: int) -> Buffer:
     """Into a buffer that doubles up to the limit: `decompress` would believe whatever size the peer's stream expands
     to."""
@@ -110,9 +133,36 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
     view = memoryview(data)
-    if bytes(view[:8]) != _XERIAL_MAGIC:
+    blocks = _snappy_blocks(view)
+    if blocks is None:
         return _decompress_snappy_block(view, 0, limit_bytes)
     out = bytearray()
+    for block in blocks:
+        out += _decompress_snappy_block(block, len(out), limit_bytes)
+    return out
+
+
+def _decompress_snappy_into(data: memoryview, target: memoryview) -> int | None:
+    at, blocks = 0, _snappy_blocks(data)
+    for block in [data] if blocks is None else blocks:
+        size = _snappy_size(block)
+        if at + size >= len(target):
+            return None
+        try:
+            written = cramjam.snappy.decompress_raw_into(block, target[at : at + size])
+        except Exception as error:
+            raise ProtocolError(f"a snappy block cannot be decompressed: {error}") from None
+        if written != size:
+            raise ProtocolError(f"a snappy block of {size} bytes has {written}")
+        at += size
+    return at if at < len(target) else None
+
+
+def _snappy_blocks(view: memoryview) -> list[memoryview] | None:
+    """Of a stream in Java's framing; None for a raw one."""
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        return None
+    blocks: list[memoryview] = []
     position = len(_XERIAL_HEADER)
     if position > len(view):
         raise ProtocolError("the header of a snappy stream is cut short")
@@ -123,24 +173,27 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
         position += 4
         if length < 0 or length > len(view) - position:
             raise ProtocolError(f"a snappy block of {length} bytes runs over its batch")
-        out += _decompress_snappy_block(view[position : position + length], len(out), limit_bytes)
+        blocks.append(view[position : position + length])
         position += length
-    return out
+    return blocks
 
 
 def _decompress_snappy_block(block: memoryview, already: int, limit_bytes: int) -> Buffer:
-    """Raw snappy begins with its uncompressed size; check that before anything is allocated."""
-    size = shift = 0
-    for index in range(min(5, len(block))):
-        size |= (block[index] & 0x7F) << shift
-        if block[index] < 0x80:
-            break
-        shift += 7
-    else:
-        raise ProtocolError("a snappy block has no size")
+    size = _snappy_size(block)
     if already + size > limit_bytes:
         raise ProtocolError(f"a batch is larger than {limit_bytes} bytes when decompressed")
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except Exception as error:
         raise ProtocolError(f"a snappy block cannot be decompressed: {error}") from None
+
+
+def _snappy_size(block: memoryview) -> int:
+    """Raw snappy begins with its uncompressed size; to be checked before anything is allocated."""
+    size = shift = 0
+    for index in range(min(5, len(block))):
+        size |= (block[index] & 0x7F) << shift
+        if block[index] < 0x80:
+            return size
+        shift += 7
+    raise ProtocolError("a snappy block has no size")

@@ -1,7 +1,8 @@
 """Compaction of a node's logs: the dirtiest partition first, one at a time, beside the loop and no faster than allowed.
 
-How a log is cleaned stands in log/cleaning; here is which, when, and what becomes of one that cannot be. Such a one is
-marked until the node starts again, and the others go on.
+How a log is cleaned stands in log/cleaning; here is which, when, and what becomes of one that cannot be. One that is
+damaged is marked until the node starts again; one whose cleaning failed by a bug of ours is tried again, each time
+later. The others go on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
-from tidelog.kernel.errors import DiskError, DiskFullError, HelperGoneError
+from tidelog.kernel.errors import DiskError, DiskFullError, HelperGoneError, JobFailedError
 from tidelog.kernel.ports import Clock, Disk, Jobs
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.job import CleanJob, GroupCleaned, LogCleaned, Worked
@@ -29,11 +30,16 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.replication.housekeeping import Housekeeping
 from tidelog.replication.partition import Partition
 from tidelog.replication.partitions import Partitions
+from tidelog.replication.putting_off import PuttingOff
 from tidelog.replication.throttle import Throttle
 
 _SLICE: Final = 100
 _SEED_BYTES: Final = 16
 _HELPERS_LOST_MAX: Final = 3
+_REST_AFTER_S: Final = 300.0
+"""A helper process takes a second of CPU to start with numba, more than it needs to clean half a gigabyte; while it
+waits for the next cleaning it takes memory only."""
+_STEP_BYTES: Final = 8 << 20
 _log = logging.getLogger("tidelog.cleaner")
 
 Name = tuple[str, int]
@@ -69,11 +75,15 @@ class LogCleaner:
         self._config = config
         self._throttle = Throttle(clock, lambda: config.number("log.cleaner.io.max.bytes.per.second"))
         self._helpers_lost: dict[PartitionLog, int] = {}
+        self._putting_off = PuttingOff(clock, self._pause_s)
+        self._worked_s = clock.monotonic_s()
         self.ranges: dict[Partition, CleanRange] = {}
         """What is to be cleaned of each compacted partition, as it was when last looked at."""
         self.cleaned: dict[PartitionLog, CleanStats] = {}
         self.uncleanable: dict[PartitionLog, str] = {}
         self.cleanings = 0
+        self.failures = 0
+        """Cleanings that ended with a bug of ours."""
         self.looked_s = clock.monotonic_s()
 
     @property
@@ -84,8 +94,12 @@ class LogCleaner:
         """Until cancelled: as long as there is something to clean, then a pause."""
         while True:
             if not (self.is_enabled and await self.clean_worst()):
-                await self._jobs.rest()
-                await asyncio.sleep(max(self._config.integer("log.cleaner.backoff.ms"), 10) / 1000)
+                if not self.is_enabled or self._clock.monotonic_s() - self._worked_s > _REST_AFTER_S:
+                    await self._jobs.rest()
+                await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        return max(self._config.integer("log.cleaner.backoff.ms"), 10) / 1000
 
     async def clean_worst(self) -> bool:
         """Clean the dirtiest partition that is due; whether there was one and it went well."""
@@ -99,7 +113,9 @@ class LogCleaner:
 
     def _is_due(self, partition: Partition) -> bool:
         log = partition.log
-        return log not in self.uncleanable and self.ranges[partition].is_due(log.config)
+        if log in self.uncleanable or self._putting_off.holds(log):
+            return False
+        return self.ranges[partition].is_due(log.config)
 
     # Looking
 
@@ -118,6 +134,7 @@ class LogCleaner:
         self.cleaned = {log: stats for log, stats in self.cleaned.items() if log in logs}
         self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in logs}
         self._helpers_lost = {log: count for log, count in self._helpers_lost.items() if log in logs}
+        self._putting_off.keep(logs)
 
     async def _range_of(self, partition: Partition) -> CleanRange:
         config = partition.log.config
@@ -171,7 +188,9 @@ class LogCleaner:
             _log.warning("no room to clean %s-%d: %s; it is tried again", log.topic, log.partition, error)
         except HelperGoneError as error:
             self._lost_helper(log, error)
-        except (UncleanableError, CorruptFileError, RuntimeError) as error:
+        except JobFailedError as error:
+            self._failed(log, error)
+        except (UncleanableError, CorruptFileError) as error:
             self._give_up(log, str(error))
         except DiskError as error:
             if not log.is_closed:
@@ -197,6 +216,17 @@ class LogCleaner:
         else:
             _log.warning("cleaning %s-%d: %s; it is tried again", log.topic, log.partition, error)
 
+    def _failed(self, log: PartitionLog, error: JobFailedError) -> None:
+        self.failures += 1
+        _log.error(
+            "cleaning %s-%d failed by a bug of Tidelog's, please report it: %s; it is tried again in %.0f s\n%s",
+            log.topic,
+            log.partition,
+            error,
+            self._putting_off.put_off(log),
+            error.trace,
+        )
+
     def _give_up(self, log: PartitionLog, why: str) -> None:
         if not log.is_closed:
             self.uncleanable[log] = why
@@ -215,6 +245,8 @@ class LogCleaner:
                 now_ms=self._clock.wall_ms(),
                 keys_max=int(memory / entry_bytes()),
                 seed=self._random.randbytes(_SEED_BYTES),
+                read_bytes=self._config.integer("log.cleaner.io.buffer.size"),
+                step_bytes=self._step_bytes(),
                 read=read,
             ),
         )
@@ -231,14 +263,20 @@ class LogCleaner:
                 elif isinstance(step, Worked):
                     await self._throttle.pass_by(step.read_bytes + step.written_bytes)
         finally:
+            self._worked_s = self._clock.monotonic_s()
             await job.close()
         await self._cleaned(partition, step, begun_s)
         return True
+
+    def _step_bytes(self) -> int:
+        """A step costs a question to the helper and an answer; but it should not take a second's allowance at once."""
+        return int(min(_STEP_BYTES, self._config.number("log.cleaner.io.max.bytes.per.second") / 8))
 
     async def _cleaned(self, partition: Partition, done: LogCleaned, begun_s: float) -> None:
         log = partition.log
         log.cleaned_to = min(done.end_offset, log.log_end_offset)
         self.cleanings += 1
+        self._putting_off.went_well(log)
         duration_s = self._clock.monotonic_s() - begun_s
         self.cleaned[log] = CleanStats(
             self._clock.wall_ms(), duration_s, done.read_bytes, done.written_bytes, done.keys

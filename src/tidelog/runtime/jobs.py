@@ -11,11 +11,13 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from struct import Struct
 from typing import IO, Any, Final
 
-from tidelog.kernel.errors import HelperGoneError
+from tidelog.kernel.errors import HelperGoneError, JobFailedError, TidelogError
 from tidelog.kernel.ports import Disk, Job, Workers
+from tidelog.runtime.giving_way import GivingWay
 
 _LENGTH: Final = Struct(">Q")
 _NICENESS: Final = 10
@@ -149,28 +151,35 @@ def _make_disk(kind: str) -> Disk:
 def serve(questions: IO[bytes], answers: IO[bytes], disk: Disk) -> None:
     """A job, then None for each of its steps, then perhaps the next job."""
     job: Job | None = None
+    giving_way = GivingWay()
     while (message := _read(questions)) is not None:
         try:
             if message[0] is not None:
                 job = message[0]
+                job.prepare()  # not in idle time: on a busy machine it would take minutes, and nobody would notice
                 answer: object = None
             else:
                 assert job is not None
-                answer = job.step(disk)
+                answer = giving_way.do(partial(job.step, disk))
         except Exception as error:
             _write(answers, (True, _portable(error)))
         else:
             _write(answers, (False, answer))
+    giving_way.close()
 
 
-def _portable(error: Exception) -> Exception:
-    """As it is, if the other side can make it of its pickle."""
+def _portable(error: Exception) -> TidelogError:
+    """What was raised on purpose, if the other side can make it of its pickle; else with where it was raised, because
+    the traceback stays here."""
     import pickle
 
     try:
-        return error if type(pickle.loads(pickle.dumps(error))) is type(error) else RuntimeError(repr(error))
-    except Exception:
-        return RuntimeError(repr(error))
+        if isinstance(error, TidelogError) and str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    except Exception as unportable:
+        unportable.__cause__ = error
+        return JobFailedError.of(unportable)
+    return JobFailedError.of(error)
 
 
 def main() -> None:

@@ -7,18 +7,22 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import FileSender, SocketOptions
+from tidelog.runtime.accepting import Acceptor
 from tidelog.runtime.sending import FileSenders
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _WILDCARDS: Final = ("", "::", "[::]")
 UNSENT_BYTES_MAX: Final = 256 * 1024
 
 
 class OsListener:
-    def __init__(self, server: asyncio.AbstractServer, host: str, port: int) -> None:
+    def __init__(self, server: asyncio.AbstractServer | Acceptor, host: str, port: int) -> None:
         self._server = server
         self._host = host
         self._port = port
@@ -60,18 +64,30 @@ class OsNet:
                 # Peers that do not read would fill the system's buffers with megabytes each, and those have a bound for
                 # all connections together: then nobody's packets pass.
                 bound.setsockopt(socket.IPPROTO_TCP, lowat, UNSENT_BYTES_MAX)
-            server = await loop.create_server(factory, sock=bound, backlog=options.backlog)
+            server = await _serve(loop, bound, factory, options.backlog)
         except OSError as error:
             bound.close()
             raise ListenError(_reason(host, port, error)) from error
         return OsListener(server, host, int(bound.getsockname()[1]))
 
-    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_connection(factory, host, port)
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: SSLContext | None = None
+    ) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_connection(factory, host, port, ssl=tls)
         return transport
 
     def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> FileSender | None:
         return self._senders.make(transport, sent)
+
+
+async def _serve(
+    loop: asyncio.AbstractEventLoop, bound: socket.socket, factory: Callable[[], asyncio.BaseProtocol], backlog: int
+) -> asyncio.AbstractServer | Acceptor:
+    if not type(loop).__module__.startswith("uvloop"):
+        return await loop.create_server(factory, sock=bound, backlog=backlog)
+    acceptor = Acceptor(loop, bound, factory)
+    acceptor.start(backlog)
+    return acceptor
 
 
 async def _bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:

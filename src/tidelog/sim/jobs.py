@@ -1,4 +1,5 @@
-"""The Jobs port without a process: a step runs where the simulated workers run what they are given."""
+"""The Jobs port without a process: a step runs where the simulated workers run what they are given. A bug in it is
+raised as it is, not as a JobFailedError: it shall end the simulation."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ class SimJobs:
         self._workers = workers
 
     async def start(self, job: Job) -> SimJob:
+        job.prepare()
         return SimJob(job, self._disk, self._workers)
 
     async def rest(self) -> None:

@@ -11,13 +11,16 @@ import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from tidelog.kernel.errors import ListenError
 from tidelog.kernel.ports import SocketOptions
 from tidelog.sim.loop import SimLoop
 from tidelog.sim.transport import SimTransport
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS: Final = ("", "0.0.0.0", "::")
@@ -276,8 +279,11 @@ class SimHost:
         self._check_alive()
         return self._net.listen(self, host, port, factory)
 
-    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: SSLContext | None = None
+    ) -> asyncio.Transport:
         self._check_alive()
+        assert tls is None, "the simulated network has no TLS"
         return await self._net.connect(self, host, port, factory)
 
     def file_sender(self, transport: asyncio.Transport, sent: Callable[[], None]) -> None:

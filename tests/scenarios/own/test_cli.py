@@ -61,6 +61,12 @@ class Cli:
         return [line.split() for line in self(*arguments).splitlines()]
 
 
+def heeding_ctrl_c(*arguments: str) -> list[str]:
+    """`tidelog` as from a terminal: a child of tests in the background would inherit that SIGINT is ignored."""
+    heed = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    return [sys.executable, "-c", f"{heed}runpy.run_module('tidelog', run_name='__main__')", *arguments]
+
+
 @pytest.fixture
 def cli(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(bootstrap, capsys)
@@ -107,6 +113,15 @@ class TestTopic:
         cli("topic", "delete", name, code=1)
         assert "there is no such topic" in cli.err
         assert cli("topic", "delete", name, "--if-exists") == ""
+
+    def test_how_clean_it_is_cannot_be_told_without_metrics(self, cli: Cli, name: str) -> None:
+        cli("topic", "create", name, "-p", "1", "-c", "cleanup.policy=compact")
+        head, line = cli("topic", "describe", name).splitlines()
+        assert "cleanup.policy=compact" in head
+        assert line.endswith("\tDirty: unknown\tCleaned: unknown (node 1 has no tidelog.http.listener)")
+        [partition] = cli.json("topic", "describe", name)[0]["partitions"]
+        assert partition["dirty_ratio"] is partition["last_clean_ms"] is None
+        assert partition["cleaning_unknown"] == "node 1 has no tidelog.http.listener"
 
     def test_a_name_that_was_mistyped(self, cli: Cli, name: str) -> None:
         cli("topic", "create", name)
@@ -293,18 +308,7 @@ class TestProduceAndConsume:
     def test_ctrl_c_leaves_the_group_and_keeps_its_place(self, cli: Cli, name: str) -> None:
         cli("topic", "create", name)
         cli("produce", name, "one", "two", "-q")
-        command = [
-            sys.executable,
-            "-m",
-            "tidelog",
-            "consume",
-            name,
-            "-g",
-            name,
-            "--from-beginning",
-            "-b",
-            cli.bootstrap,
-        ]
+        command = heeding_ctrl_c("consume", name, "-g", name, "--from-beginning", "-b", cli.bootstrap)
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             assert [running.stdout.readline(), running.stdout.readline()] == ["one\n", "two\n"]
@@ -458,7 +462,7 @@ class TestGroup:
         assert after == [5, 0]
 
     def test_a_group_at_work_is_left_alone(self, cli: Cli, group: str) -> None:
-        command = [sys.executable, "-m", "tidelog", "consume", group, "-g", group, "-q", "-b", cli.bootstrap]
+        command = heeding_ctrl_c("consume", group, "-g", group, "-q", "-b", cli.bootstrap)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             for _ in range(6):

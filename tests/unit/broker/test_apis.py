@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from typing import Any
 
 import pytest
@@ -69,6 +70,25 @@ async def _not_allowed(world: SimulatedWorld, peer: Peer) -> None:
     assert world.node is not None and not world.node.publisher.image.topics
 
 
+async def _too_many_partitions(world: SimulatedWorld, peer: Peer) -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+    logging.getLogger("tidelog.auto_create").addHandler(handler)
+    try:
+        answer = await peer.call(FindCoordinatorRequest(key="g"), 3, FindCoordinatorResponse)
+    finally:
+        logging.getLogger("tidelog.auto_create").removeHandler(handler)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (line,) = lines
+    assert line.startswith(
+        "ERROR the topic __consumer_offsets, which was asked for, cannot be created: 100000 partitions"
+    )
+
+
+test_an_internal_topic_that_cannot_be_made_is_told_in_the_log = on_node(
+    _too_many_partitions, offsets_topic_num_partitions="100000"
+)
 test_the_broker_may_forbid_it = on_node(_not_allowed, auto_create_topics_enable="false")
 
 

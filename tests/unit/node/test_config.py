@@ -168,6 +168,11 @@ def test_errors_before_any_value_is_looked_at(tmp_path: Path) -> None:
             "group.min.session.timeout.ms=9: expected at most group.max.session.timeout.ms, which is 8",
         ),
         (
+            ["offsets.topic.segment.bytes=1000"],
+            "offsets.topic.segment.bytes=1000: the topic could not be created with segment.bytes=1000: expected a whole"
+            " number of at least 1048576",
+        ),
+        (
             ["listeners=127.0.0.1:9092"],
             "listeners=127.0.0.1:9092: expected NAME://host:port, such as PLAINTEXT://127.0.0.1:9092",
         ),

@@ -44,6 +44,7 @@ NAMES = {
     "kafka_controller_kafkacontroller_offlinepartitionscount",
     "kafka_network_requestmetrics_requests_total",
     "kafka_log_log_size",
+    "tidelog_node_info",
 }
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.protocol.java_records import Ask, as_text, contents
 from tidelog.protocol.batch import TRANSACTIONAL, RecordInput, build_batch, iter_records
 from tidelog.protocol.compression import Codec
-from tools.apache import apache_libs, why_not
 
 pytestmark = pytest.mark.java
-
-Ask = Callable[..., str]
 
 blobs = st.none() | st.binary(max_size=60) | st.integers(1, 90_000).map(lambda size: bytes(size))
 record_lists = st.lists(
@@ -30,35 +24,6 @@ record_lists = st.lists(
     min_size=1,
     max_size=6,
 )
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
-    libs = apache_libs()
-    if libs is None:
-        pytest.skip(f"no Apache Kafka to compare with: {why_not()}")
-    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command = ["java", *flags, "-cp", f"{libs}/*", str(Path(__file__).with_name("Records.java"))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-
-        def ask(*words: object) -> str:
-            print(*words, file=process.stdin, flush=True)
-            answer = process.stdout.readline().rstrip("\n")
-            assert answer and not answer.startswith("!"), answer
-            return answer
-
-        yield ask
-
-
-def as_text(record: RecordInput) -> str:
-    def text(data: bytes | None) -> str:
-        return "-" if data is None else data.hex()
-
-    headers = ";".join(f"{name.encode().hex()}={text(content)}" for name, content in record.headers)
-    return f"{record.timestamp}/{text(record.key)}/{text(record.value)}/{headers}"
 
 
 @given(
@@ -77,7 +42,7 @@ def test_the_same_bytes(ask: Ask, records: list[RecordInput], base: int, produce
         producer_epoch=epoch,
         base_sequence=sequence,
     )
-    theirs = ask("W", 0, base, producer_id, epoch, sequence, transactional, *map(as_text, records))
+    theirs = ask("W", 0, -1, base, producer_id, epoch, sequence, transactional, 5, *map(as_text, records))
     assert ours.hex() == theirs
 
 
@@ -85,8 +50,8 @@ def test_the_same_bytes(ask: Ask, records: list[RecordInput], base: int, produce
 @settings(max_examples=60, deadline=None)
 def test_java_reads_ours_and_we_read_javas(ask: Ask, records: list[RecordInput], codec: Codec) -> None:
     ours = build_batch(records, codec=codec)
-    assert ask("R", ours.hex()).split(" ")[1:] == list(map(as_text, records))
-    theirs = bytes.fromhex(ask("W", int(codec), 0, -1, -1, -1, False, *map(as_text, records)))
+    assert contents(ask("R", ours.hex()).split(" ")) == list(map(as_text, records))
+    theirs = bytes.fromhex(ask("W", int(codec), -1, 0, -1, -1, -1, False, 5, *map(as_text, records)))
     read = [RecordInput(record.key, record.value, record.timestamp, record.headers) for record in iter_records(theirs)]
     assert list(map(as_text, read)) == list(map(as_text, records))
 
@@ -94,4 +59,5 @@ def test_java_reads_ours_and_we_read_javas(ask: Ask, records: list[RecordInput],
 def test_java_reads_ours_in_many_blocks(ask: Ask) -> None:
     records = [RecordInput(b"%d" % number, bytes([number]) * 70_000, number) for number in range(5)]
     for codec in Codec:
-        assert ask("R", build_batch(records, codec=codec).hex()).split(" ")[1:] == list(map(as_text, records))
+        fields = ask("R", build_batch(records, codec=codec).hex()).split(" ")
+        assert contents(fields) == list(map(as_text, records))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from tests.unit.java_witness import Refused
 from tests.unit.protocol.catalog import CATALOG, Entry, for_examples, messages
-from tests.unit.protocol.oracle import Oracle, Refused
+from tests.unit.protocol.oracle import Oracle
 from tidelog.protocol.codec import UnsupportedVersion, decode, encode
 from tidelog.protocol.schema import Field, StructSchema
 from tidelog.protocol.uuids import uuid_to_text

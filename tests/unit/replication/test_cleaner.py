@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
 
 from tests.unit.broker.virtual import Peer, on_node
 from tests.unit.node.exposition import parse
+from tidelog.kernel.errors import JobFailedError
+from tidelog.kernel.ports import Disk
 from tidelog.log.checkpoints import CLEANER_OFFSETS
+from tidelog.log.cleaning.job import CleanJob
 from tidelog.log.partition_log import PartitionLog
 from tidelog.node.metrics import render
 from tidelog.protocol.batch import RecordInput, build_batch, iter_headers, iter_records
@@ -147,6 +156,51 @@ async def _uncleanable(world: SimulatedWorld, peer: Peer) -> None:
 
 
 test_one_that_cannot_be_cleaned_is_named_and_the_rest_go_on = on_node(_uncleanable, **FAST)
+
+
+async def _bug(world: SimulatedWorld, peer: Peer) -> None:
+    for topic in ("bad", "good"):
+        await peer.create_topic(topic, config=COMPACT)
+        put(peer, topic, 60 if topic == "bad" else 40)
+    tried: list[float] = []
+    step = CleanJob.step
+
+    def planted(job: CleanJob, disk: Disk) -> object:
+        if "bad" in job._order.directory and len(tried) < 3:
+            tried.append(asyncio.get_running_loop().time())
+            raise JobFailedError("IndexError('planted')", "Traceback, line 17")
+        return step(job, disk)
+
+    with pytest.MonkeyPatch.context() as patch, logged() as lines:
+        patch.setattr(CleanJob, "step", planted)
+        await asyncio.sleep(4)
+        assert len(records(log_of(world, "good"))) < 15, "one that fails shall not keep the others waiting"
+        await asyncio.sleep(60)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert len(pauses) == 2
+    assert 2 <= pauses[0] < pauses[1] < 8, "each pause is longer"
+    assert not cleaner_of(world).uncleanable
+    assert len(records(log_of(world, "bad"))) < 15
+    told = [line for line in lines if "cleaning bad-0 failed by a bug of Tidelog's" in line]
+    assert len(told) == 3
+    assert "IndexError('planted'); it is tried again in 2 s\nTraceback, line 17" in told[0]
+    assert parse(render(world.node)).value("tidelog_cleanings_failed_total") == 3  # type: ignore[arg-type]
+
+
+test_a_bug_of_ours_is_told_with_its_traceback_and_tried_again_later = on_node(_bug, **FAST)
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("tidelog.cleaner")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
 
 
 async def _slow(world: SimulatedWorld, peer: Peer) -> None:

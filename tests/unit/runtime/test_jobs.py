@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.kernel.errors import DiskFullError, HelperGoneError
-from tidelog.kernel.ports import Disk
+from tidelog.kernel.errors import DiskFullError, HelperGoneError, JobFailedError, TidelogError
+from tidelog.kernel.ports import Disk, Job
 from tidelog.runtime.jobs import ProcessJobs
 from tidelog.runtime.workers import ThreadWorkers
 
@@ -25,6 +25,9 @@ class Counting:
         self._path = path
         self._count = 0
 
+    def prepare(self) -> None:
+        pass
+
     def step(self, disk: Disk) -> object:
         self._count += 1
         disk.open(self._path, create=True).append((b"x",))
@@ -35,11 +38,32 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
+    def prepare(self) -> None:
+        pass
+
     def step(self, disk: Disk) -> object:
         raise self._error
 
 
+class UnportableError(TidelogError):
+    """Raised on purpose, but made of something else than it shows."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"number {number + 1}")
+
+
+class FailingUnportably:
+    def prepare(self) -> None:
+        pass
+
+    def step(self, disk: Disk) -> object:
+        raise UnportableError(1)
+
+
 class Endless:
+    def prepare(self) -> None:
+        pass
+
     def step(self, disk: Disk) -> object:
         threading.Event().wait()
         return None
@@ -79,17 +103,42 @@ def test_a_job_keeps_its_state_in_another_process(tmp_path: Path) -> None:
     with_jobs(scene)
 
 
-@pytest.mark.parametrize("error", [DiskFullError("no room"), ValueError("wrong")])
-def test_an_error_comes_back_and_the_helper_serves_on(tmp_path: Path, error: Exception) -> None:
+def error_of(failing: Job, tmp_path: Path) -> Exception:
+    """What the one who waits for the step hears; the helper serves on."""
+    found: list[Exception] = []
+
     async def scene(jobs: ProcessJobs) -> None:
-        job = await jobs.start(Failing(error))
-        with pytest.raises(type(error), match=str(error)):
+        job = await jobs.start(failing)
+        with pytest.raises(TidelogError) as raised:
             await job.step()
+        found.append(raised.value)
         await job.close()
         other = await jobs.start(Counting(os.fspath(tmp_path / "file")))
         assert (await other.step())[1] == 1  # type: ignore[index]
 
     with_jobs(scene)
+    return found[0]
+
+
+def test_what_is_raised_on_purpose_comes_back(tmp_path: Path) -> None:
+    found = error_of(Failing(DiskFullError("no room")), tmp_path)
+    assert type(found) is DiskFullError
+    assert str(found) == "no room"
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong"), RuntimeError("wrong"), AssertionError("wrong")])
+def test_a_bug_comes_back_with_where_it_was(tmp_path: Path, error: Exception) -> None:
+    found = error_of(Failing(error), tmp_path)
+    assert isinstance(found, JobFailedError)
+    assert str(found) == repr(error)
+    assert "Traceback" in found.trace
+    assert "in step\n" in found.trace
+
+
+def test_an_error_that_cannot_be_sent_is_a_bug_too(tmp_path: Path) -> None:
+    found = error_of(FailingUnportably(), tmp_path)
+    assert isinstance(found, JobFailedError)
+    assert "number 2" in found.trace
 
 
 def test_a_helper_that_is_killed_is_told_and_replaced(tmp_path: Path) -> None:

@@ -7,22 +7,22 @@ of plain values: it may be sent to another process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.kernel.errors import ProtocolError
-from tidelog.kernel.ports import Buffer, Disk
+from tidelog.kernel.ports import Disk
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.grouping import grouped
 from tidelog.log.cleaning.keeping import Keeper
 from tidelog.log.cleaning.keys import Keys
 from tidelog.log.cleaning.leftovers import drop_cleaned
 from tidelog.log.cleaning.order import CleanOrder, Source
-from tidelog.log.cleaning.reading import Chunk, read_aborted, read_source
+from tidelog.log.cleaning.reading import Stretch, decoded, read_aborted, read_source
 from tidelog.log.cleaning.transactions import AbortedRanges, CleanedTransactions
+from tidelog.log.cleaning.twins import Twin
 from tidelog.log.names import CLEANED, TXN_INDEX, segment_name
 from tidelog.log.segment import Segment
-from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.records import TwinName
 
 _FILE_BYTES_MAX: Final = 2**31 - 1
@@ -63,28 +63,38 @@ class CleanJob:
         self._twin = twin
         self._steps: Iterator[Step] | None = None
 
+    def prepare(self) -> None:
+        Keys(b"", 0, Twin(self._twin).name)
+
     def step(self, disk: Disk) -> Step:
         """UncleanableError when the log is not what it should be; DiskError when the disk fails."""
         if self._steps is None:
-            self._steps = self._run(disk)
+            self._steps = _joined(self._run(disk), self._order.step_bytes)
         try:
-            return next(self._steps)
+            step = next(self._steps)
         except ProtocolError as error:
             raise UncleanableError(f"{self._order.directory}: {error}") from None
+        if isinstance(step, LogCleaned):
+            # The helper may wait for long, with this in it: let go of the keys.
+            self._steps = iter(())
+        return step
 
     def _run(self, disk: Disk) -> Iterator[Step]:
         order = self._order
         drop_cleaned(disk, order.directory)
         aborted = [entry for source in order.sources for entry in read_aborted(disk, order.directory, source)]
         ranges = AbortedRanges([*aborted, *order.aborted_later])
-        keys = Keys(order.seed, order.keys_max, self._twin)
+        twin = Twin(self._twin)
+        keys = Keys(order.seed, order.keys_max, twin.name)
         read_bytes = written_bytes = 0
-        for read in self._read_keys(disk, ranges, keys):
+        for read in self._read_keys(disk, twin, ranges, keys):
             read_bytes += read
             yield Worked(read)
+        keys.settle(order.first_dirty_offset)
         end_offset = keys.latest_offset + 1
         keeper = Keeper(
             keys,
+            twin,
             CleanedTransactions(ranges),
             order.producers,
             now_ms=order.now_ms,
@@ -92,7 +102,7 @@ class CleanJob:
         )
         sources = [source for source in order.sources if source.base_offset < end_offset]
         for group in grouped(sources, segment_bytes=order.segment_bytes, segment_index_bytes=order.segment_index_bytes):
-            cleaned = _CleanedSegment(disk, order, group[0].base_offset, self._twin)
+            cleaned = _CleanedSegment(disk, order, group[0].base_offset, twin)
             for work in cleaned.fill(group, keeper):
                 read_bytes += work.read_bytes
                 written_bytes += work.written_bytes
@@ -101,34 +111,68 @@ class CleanJob:
             yield GroupCleaned(tuple(source.base_offset for source in group), cleaned.size)
         yield LogCleaned(end_offset, len(keys), read_bytes, written_bytes)
 
-    def _read_keys(self, disk: Disk, aborted: AbortedRanges, keys: Keys) -> Iterator[int]:
+    def _read_keys(self, disk: Disk, twin: Twin, aborted: AbortedRanges, keys: Keys) -> Iterator[int]:
         """Fill the map from the first dirty offset on; the bytes that were read, now and then. It ends at the end, or
         with a batch when the map is full: then the rest is for another cleaning."""
         order = self._order
         for source in order.sources:
             if source.end_offset <= order.first_dirty_offset:
                 continue
-            for chunk in read_source(disk, order.directory, source, self._twin):
-                wanted = [
-                    header.last_offset >= order.first_dirty_offset and not (header.is_control or aborted.holds(header))
-                    for header, _, _ in chunk.batches
-                ]
-                taken = keys.put(chunk.columns, wanted, order.first_dirty_offset)
+            for stretch in read_source(disk, order.directory, source, twin, order.read_bytes):
+                rows = twin.loops.data_from(stretch.batches, order.first_dirty_offset)
+                gone = {
+                    row for row in twin.loops.in_transactions(stretch.batches) if aborted.holds(stretch.header(row))
+                }
+                if gone:
+                    rows = [row for row in rows if row not in gone]
+                taken = self._put(stretch, rows, twin, keys)
                 if taken:
-                    keys.latest_offset = chunk.batches[taken - 1].header.last_offset
-                yield chunk.size
-                if taken < len(chunk.batches):
+                    keys.latest_offset = stretch.last_offset(taken - 1)
+                yield len(stretch.data)
+                if taken < stretch.batches.count:
                     return
             keys.latest_offset = source.end_offset - 1
+
+    def _put(self, stretch: Stretch, rows: Sequence[int], twin: Twin, keys: Keys) -> int:
+        """The keys of these batches; how many batches of the stretch that has done with: all but with a full map."""
+        if not len(rows):
+            return stretch.batches.count
+        try:
+            columns = decoded(stretch, rows, twin)
+        except ProtocolError:
+            if len(rows) == 1:
+                raise
+            middle = len(rows) // 2
+            taken = self._put(stretch, rows[:middle], twin, keys)
+            return taken if taken < stretch.batches.count else self._put(stretch, rows[middle:], twin, keys)
+        taken = keys.put(columns, [True] * len(rows), self._order.first_dirty_offset)
+        return int(rows[taken]) if taken < len(rows) else stretch.batches.count
+
+
+def _joined(steps: Iterator[Step], step_bytes: int) -> Iterator[Step]:
+    """Work is told when it is so much, or when something else follows."""
+    read_bytes = written_bytes = 0
+    for step in steps:
+        if isinstance(step, Worked):
+            read_bytes += step.read_bytes
+            written_bytes += step.written_bytes
+            if read_bytes + written_bytes < step_bytes:
+                continue
+            yield Worked(read_bytes, written_bytes)
+        else:
+            if read_bytes:
+                yield Worked(read_bytes, written_bytes)
+            yield step
+        read_bytes = written_bytes = 0
 
 
 class _CleanedSegment:
     """The segment that is written, and its indexes."""
 
-    def __init__(self, disk: Disk, order: CleanOrder, base_offset: int, twin: TwinName | None) -> None:
+    def __init__(self, disk: Disk, order: CleanOrder, base_offset: int, twin: Twin) -> None:
         self._disk = disk
         self._order = order
-        self._twin: TwinName | None = twin
+        self._twin = twin
         self._segment = Segment.create(disk, order.directory, base_offset, now_ms=order.now_ms, suffix=CLEANED)
 
     @property
@@ -136,26 +180,22 @@ class _CleanedSegment:
         return self._segment.size
 
     def fill(self, group: list[Source], keeper: Keeper) -> Iterator[Worked]:
+        order = self._order
         for source in group:
-            for chunk in read_source(self._disk, self._order.directory, source, self._twin):
-                yield Worked(chunk.size, self._write(chunk, keeper, ends_group=source is group[-1]))
+            for stretch in read_source(self._disk, order.directory, source, self._twin, order.read_bytes):
+                before = self.size
+                for kept in keeper.keep(stretch, ends_group=source is group[-1]):
+                    self._write(kept)
+                for aborted in keeper.aborted:
+                    self._segment.note_aborted(aborted)
+                keeper.aborted.clear()
+                yield Worked(len(stretch.data), self.size - before)
 
-    def _write(self, chunk: Chunk, keeper: Keeper, *, ends_group: bool) -> int:
-        parts: list[Buffer] = []
-        run: list[tuple[int, BatchHeader]] = []
-        size = 0
-        for batch, header in keeper.keep(chunk, ends_group=ends_group):
-            parts.append(batch)
-            run.append((size, header))
-            size += len(batch)
-        if self._segment.size + size > _FILE_BYTES_MAX:
+    def _write(self, kept: Any) -> None:
+        if self.size + len(kept.data) > _FILE_BYTES_MAX:
             raise UncleanableError(f"{self._segment.log.path} would be larger than a segment can be")
-        if size:
-            self._segment.append_run(b"".join(parts), run, self._order.index_interval_bytes)
-        for aborted in keeper.aborted:
-            self._segment.note_aborted(aborted)
-        keeper.aborted.clear()
-        return size
+        if len(kept.data):
+            kept.append_to(self._segment, self._order.index_interval_bytes)
 
     def finish(self) -> None:
         """All files of a segment, durable. There is an index of aborted transactions in any case, maybe an empty one:

@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from tidelog.protocol.records.compiling import BYTES, COLUMN, INT, ROOM, helper, kernel
+from tidelog.protocol.records.machine import word_at
 
 _WORDS: Final = types.Array(types.uint64, 1, "C")
 _TABLE: Final = types.Array(types.uint64, 2, "C")
@@ -51,9 +52,7 @@ def _hash(data: Any, start: Any, size: Any, seed: Any) -> Any:
     v0, v1, v2, v3 = _INIT0 ^ k0, _INIT1 ^ k1 ^ _EE, _INIT2 ^ k0, _INIT3 ^ k1
     whole = size - size % 8
     for at in range(start, start + whole, 8):
-        word = _ZERO
-        for index in range(8):
-            word |= np.uint64(data[at + index]) << np.uint64(8 * index)
+        word = word_at(data, at)
         v3 ^= word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word
@@ -76,9 +75,9 @@ def _hash(data: Any, start: Any, size: Any, seed: Any) -> Any:
 @helper
 def _find(table: Any, low: Any, high: Any) -> Any:
     """The slot that has the hash, or the free one where it belongs. There is always a free one."""
-    slots = np.uint64(table.shape[1])
-    slot = low % slots
-    while table[2, slot] != _ZERO and (table[0, slot] != low or table[1, slot] != high):
+    slots = np.uint64(table.shape[0])
+    slot = ((low >> _U32) * slots) >> _U32
+    while table[slot, 2] != _ZERO and (table[slot, 0] != low or table[slot, 1] != high):
         slot += _ONE
         if slot == slots:
             slot = _ZERO
@@ -134,11 +133,11 @@ def put(
                 continue
             low, high = _hash(data, start, size, seed)
             slot = _find(table, low, high)
-            if table[2, slot] == _ZERO:
-                table[0, slot] = low
-                table[1, slot] = high
+            if table[slot, 2] == _ZERO:
+                table[slot, 0] = low
+                table[slot, 1] = high
                 count += 1
-            table[2, slot] = np.uint64(offset[row] + 1)
+            table[slot, 2] = np.uint64(offset[row] + 1)
         batch += 1
     return batch, count, 0
 
@@ -146,23 +145,46 @@ def put(
 @kernel(types.void, _TABLE, _TABLE)
 def move(old: Any, new: Any) -> Any:
     """All entries; the new table is larger."""
-    for slot in range(old.shape[1]):
-        if old[2, slot] != _ZERO:
-            place = _find(new, old[0, slot], old[1, slot])
-            new[0, place] = old[0, slot]
-            new[1, place] = old[1, slot]
-            new[2, place] = old[2, slot]
+    for slot in range(old.shape[0]):
+        if old[slot, 2] != _ZERO:
+            place = _find(new, old[slot, 0], old[slot, 1])
+            new[place, 0] = old[slot, 0]
+            new[place, 1] = old[slot, 1]
+            new[place, 2] = old[slot, 2]
 
 
-@kernel(types.void, BYTES, COLUMN, COLUMN, COLUMN, _WORDS, _TABLE, ROOM)
-def look_up(data: Any, key_start: Any, key_size: Any, offset: Any, seed: Any, table: Any, found: Any) -> Any:
-    """1 for each record of whose key no later one is in the table."""
+@kernel(types.void, _TABLE, INT, ROOM)
+def flag(table: Any, first_offset: Any, flags: Any) -> Any:
+    """1 at each offset that is in the table."""
+    for slot in range(table.shape[0]):
+        place = np.int64(table[slot, 2]) - 1 - first_offset
+        if table[slot, 2] != _ZERO and 0 <= place < flags.shape[0]:
+            flags[place] = 1
+
+
+@kernel(types.void, BYTES, COLUMN, COLUMN, COLUMN, _WORDS, _TABLE, BYTES, INT, ROOM)
+def look_up(
+    data: Any,
+    key_start: Any,
+    key_size: Any,
+    offset: Any,
+    seed: Any,
+    table: Any,
+    flags: Any,
+    flags_from: Any,
+    found: Any,
+) -> Any:
+    """1 for each record of whose key no later one is in the table; by the flags where they reach."""
     rows = min(key_start.shape[0], key_size.shape[0], offset.shape[0], found.shape[0])
     for row in range(rows):
+        place = offset[row] - flags_from
+        if 0 <= place < flags.shape[0]:
+            found[row] = flags[place]
+            continue
         start, size = key_start[row], key_size[row]
         if size < 0 or start < 0 or start + size > data.shape[0]:
             continue
         low, high = _hash(data, start, size, seed)
         slot = _find(table, low, high)
-        if table[2, slot] == _ZERO or np.int64(table[2, slot]) - 1 <= offset[row]:
+        if table[slot, 2] == _ZERO or np.int64(table[slot, 2]) - 1 <= offset[row]:
             found[row] = 1

@@ -1,7 +1,7 @@
 """The same as pure_keys.py, compiled by numba: 24 bytes a key, as in Kafka.
 
-An open table of slots: a hash of 128 bits (SipHash-1-3 with the seed as its key) and the offset plus one, 0 in a free
-slot. It grows from small to what the keys need.
+An open table of slots, each of three words that lie together: a hash of 128 bits (SipHash-1-3 with the seed as its key)
+and the offset plus one, 0 in a free slot. It grows from small to what the keys need.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidelog.protocol.records.compiling import as_bytes
 
 ENTRY_BYTES: Final = 24
 _SLOTS: Final = 1 << 14
+_SLOTS_MAX: Final = 1 << 32
 _GROWTH: Final = 4
 _FILL: Final = 0.9
 
@@ -26,7 +27,7 @@ class KeyMap:
         self._seed = np.frombuffer(seed, np.uint64).copy()
         self._keys_max = keys_max
         self._count = 0
-        self._table = np.zeros((3, _SLOTS), np.uint64)
+        self._table = np.zeros((_SLOTS, 3), np.uint64)
 
     def __len__(self) -> int:
         return self._count
@@ -50,7 +51,7 @@ class KeyMap:
                 self._seed,
                 self._table,
                 self._count,
-                int(self._table.shape[1] * _FILL),
+                int(self._table.shape[0] * _FILL),
             )
             if not is_crowded:
                 return int(batch)
@@ -60,12 +61,16 @@ class KeyMap:
         """To hold so many more; no larger than the keys that are allowed need, but for one batch."""
         least = int((self._count + more) / _FILL) + 1
         most = int(self._keys_max / _FILL) + 1
-        slots = max(min(self._table.shape[1] * _GROWTH, most), least)
-        table = np.zeros((3, slots), np.uint64)
+        slots = max(min(self._table.shape[0] * _GROWTH, most), least)
+        assert slots < _SLOTS_MAX
+        table = np.zeros((slots, 3), np.uint64)
         kernels_keys.move(self._table, table)
         self._table = table
 
-    def last_of_key(self, columns: Columns) -> Any:
+    def flag(self, flags: bytearray, first_offset: int) -> None:
+        kernels_keys.flag(self._table, first_offset, np.frombuffer(flags, np.uint8))
+
+    def last_of_key(self, columns: Columns, flags: bytearray, flags_from: int) -> Any:
         found = np.zeros(columns.count, np.uint8)
         kernels_keys.look_up(
             as_bytes(memoryview(columns.data)),
@@ -74,6 +79,8 @@ class KeyMap:
             columns.offset,
             self._seed,
             self._table,
+            as_bytes(memoryview(flags)),
+            flags_from,
             found,
         )
         return found

@@ -44,5 +44,9 @@ class CleanOrder:
     seed: bytes
     """Of the keys' hashes: nobody can know two keys that share one."""
     producers: dict[int, LastBatch]
+    read_bytes: int
+    """At a time, or one batch that is larger."""
+    step_bytes: int
+    """A step ends when so many were read and written, and with a group."""
     aborted_later: tuple[Aborted, ...] = ()
     """Transactions that began in the sources, with a marker that stands behind them."""

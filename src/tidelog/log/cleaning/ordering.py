@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from tidelog.log.cleaning.order import CleanOrder, LastBatch, Source
 from tidelog.log.cleaning.range import CleanRange
@@ -11,9 +12,20 @@ from tidelog.log.reading import Read, waiting
 from tidelog.log.segment import Segment
 from tidelog.log.txn_index import Aborted
 
+READ_BYTES_MIN: Final = 1 << 20
+"""What is done for each stretch of batches, whatever its size, counts where it is smaller."""
+
 
 def clean_order(
-    log: PartitionLog, found: CleanRange, *, now_ms: int, keys_max: int, seed: bytes, read: Read = waiting
+    log: PartitionLog,
+    found: CleanRange,
+    *,
+    now_ms: int,
+    keys_max: int,
+    seed: bytes,
+    read_bytes: int = READ_BYTES_MIN,
+    step_bytes: int = 1,
+    read: Read = waiting,
 ) -> CleanOrder:
     config, limit = log.config, found.first_uncleanable_offset
     return CleanOrder(
@@ -27,6 +39,8 @@ def clean_order(
         index_interval_bytes=config.index_interval_bytes,
         keys_max=max(keys_max, 1),
         seed=seed,
+        read_bytes=max(read_bytes, READ_BYTES_MIN),
+        step_bytes=step_bytes,
         producers=_last_batches(log),
         aborted_later=_aborted_later(log, limit, read),
     )

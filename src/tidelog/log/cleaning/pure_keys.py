@@ -45,14 +45,23 @@ class KeyMap:
                     offsets[key] = columns.offset[row]
         return len(wanted)
 
-    def last_of_key(self, columns: Columns) -> bytearray:
-        """For each record 1 if no later one of its key is known, 0 otherwise or without a key."""
+    def flag(self, flags: bytearray, first_offset: int) -> None:
+        """Set those of all offsets in here."""
+        for offset in self._offsets.values():
+            flags[offset - first_offset] = 1
+
+    def last_of_key(self, columns: Columns, flags: bytearray, flags_from: int) -> bytearray:
+        """For each record 1 if no later one of its key is known, 0 otherwise or without a key. The flags, from an
+        offset on, know it already."""
         data, get, seed = columns.data, self._offsets.get, self._seed
         found = bytearray(columns.count)
+        flags_end = flags_from + len(flags)
         for row, (start, size, offset) in enumerate(
             zip(columns.key_start, columns.key_size, columns.offset, strict=True)
         ):
-            if size >= 0:
+            if flags_from <= offset < flags_end:
+                found[row] = flags[offset - flags_from]
+            elif size >= 0:
                 key = blake2b(data[start : start + size], digest_size=_HASH_BYTES, key=seed).digest()
                 found[row] = get(key, -1) <= offset
         return found

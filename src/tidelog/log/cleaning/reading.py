@@ -2,96 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Disk
 from tidelog.log.cleaning.errors import UncleanableError
 from tidelog.log.cleaning.order import Source
+from tidelog.log.cleaning.twins import Twin
 from tidelog.log.names import LOG, TXN_INDEX, segment_name
 from tidelog.log.scan import header_fits
 from tidelog.log.txn_index import ABORTED_ENTRY, Aborted
-from tidelog.protocol.batch import HEADER_SIZE, BatchHeader, crc_is_valid, read_header
-from tidelog.protocol.records import Columns, TwinName, decode
+from tidelog.protocol.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from tidelog.protocol.records import Batches, Columns, scan
 
-CHUNK_BYTES: Final = 1 << 20
-_DECODED_BYTES: Final = 1 << 29
+DECODED_BYTES: Final = 1 << 29
+"""What the compressed batches of a stretch may take at once."""
 
 
-class FoundBatch(NamedTuple):
-    header: BatchHeader
+class Stretch(NamedTuple):
+    """Batches that lie one behind the other, whole and in order; what is in them has the right CRC."""
+
     data: memoryview
-    is_last: bool
-    """Of the segment."""
+    batches: Batches
+    ends_source: bool
+    """Its last batch is the last of the segment."""
+
+    def header(self, index: int) -> BatchHeader:
+        return read_header(self.data, self.batches.position[index])
+
+    def batch(self, index: int) -> memoryview:
+        position = self.batches.position[index]
+        return self.data[position : position + LOG_OVERHEAD + self.batches.batch_length[index]]
+
+    def last_offset(self, index: int) -> int:
+        return int(self.batches.base_offset[index] + self.batches.last_offset_delta[index])
 
 
-class Chunk(NamedTuple):
-    """Batches that lie one behind the other, and their records."""
-
-    batches: list[FoundBatch]
-    columns: Columns
-
-    @property
-    def size(self) -> int:
-        return sum(batch.header.size for batch in self.batches)
-
-
-def read_source(disk: Disk, directory: str, source: Source, twin: TwinName | None = None) -> Iterator[Chunk]:
-    """All batches, about a megabyte of them at a time. UncleanableError when one is damaged."""
+def read_source(disk: Disk, directory: str, source: Source, twin: Twin, read_bytes: int) -> Iterator[Stretch]:
+    """All batches, so many bytes of them at a time or one that is larger. UncleanableError when one is damaged."""
     path = f"{directory}/{segment_name(source.base_offset, LOG)}"
     file = disk.open(path)
-    position, due = 0, source.base_offset
+    position, due, wanted = 0, source.base_offset, read_bytes
     try:
         while position < source.size:
-            chunk = file.read(position, min(CHUNK_BYTES, source.size - position))
-            if len(chunk) >= HEADER_SIZE and (first := read_header(chunk)).size > len(chunk):
-                # Larger than a chunk: all of it, if it can be a batch at all.
-                if not header_fits(first, source.size - position):
-                    raise UncleanableError(f"{path} is damaged at position {position}")
-                chunk = file.read(position, first.size)
-            if not chunk:
-                raise UncleanableError(f"{path} became shorter")
-            found, used = _whole_batches(chunk, position, due, source, path)
-            yield from _decoded(found, memoryview(chunk)[:used], twin)
-            position, due = position + used, found[-1].header.next_offset
+            data = memoryview(file.read(position, min(wanted, source.size - position)))
+            try:
+                batches = scan(data, check_crc=False, twin=twin.name)
+            except ProtocolError as error:
+                raise UncleanableError(f"{path} is damaged behind position {position}: {error}") from None
+            used = int(batches.payload_end[batches.count - 1]) if batches.count else 0
+            following = _next_size(data[used:], source.size - position - used)
+            if not used:
+                if following is None or wanted >= following:
+                    raise _damaged(path, position)
+                wanted = following
+                continue
+            row = twin.loops.out_of_order(batches, due, source.end_offset)
+            if row < 0:
+                row = twin.wrong_crc(data, batches)
+            if row >= 0:
+                raise _damaged(path, position + int(batches.position[row]))
+            position += used
+            stretch = Stretch(data[:used], batches, position == source.size)
+            due = stretch.last_offset(batches.count - 1) + 1
+            # What is larger than the rest was read in part: the next time it is read whole.
+            wanted = max(read_bytes, following or 0)
+            yield stretch
     finally:
         file.close()
 
 
-def _decoded(batches: list[FoundBatch], data: memoryview, twin: TwinName | None) -> Iterator[Chunk]:
-    """In one, or in parts where all at once take too much room: a kilobyte of zstd can be a gigabyte."""
-    try:
-        yield Chunk(batches, decode(data, limit_bytes=_DECODED_BYTES, check_crc=False, twin=twin))
-    except ProtocolError:
-        if len(batches) == 1:
-            raise
-        half = len(batches) // 2
-        size = sum(batch.header.size for batch in batches[:half])
-        yield from _decoded(batches[:half], data[:size], twin)
-        yield from _decoded(batches[half:], data[size:], twin)
+def _next_size(rest: memoryview, room: int) -> int | None:
+    """Of the batch that begins there; None when it cannot be one, or is not known."""
+    if len(rest) < HEADER_SIZE:
+        return None
+    header = read_header(rest)
+    return header.size if header_fits(header, room) else None
 
 
-def _whole_batches(chunk: bytes, position: int, due: int, source: Source, path: str) -> tuple[list[FoundBatch], int]:
-    found: list[FoundBatch] = []
-    view, at = memoryview(chunk), 0
-    is_end = position + len(chunk) >= source.size
-    while at < len(chunk):
-        header = read_header(chunk, at) if at + HEADER_SIZE <= len(chunk) else None
-        fits = header is not None and header_fits(header, source.size - position - at)
-        if found and not is_end and (header is None or (fits and at + header.size > len(chunk))):
-            break  # the rest of it comes with the next chunk
-        if header is None or not fits or not _is_sound(view[at : at + header.size], header, due, source.end_offset):
-            raise UncleanableError(f"{path} is damaged at position {position + at}")
-        at += header.size
-        found.append(FoundBatch(header, view[at - header.size : at], position + at == source.size))
-        due = header.next_offset
-    return found, at
+def _damaged(path: str, position: int) -> UncleanableError:
+    return UncleanableError(f"{path} is damaged at position {position}")
 
 
-def _is_sound(batch: memoryview, header: BatchHeader, due: int, end_offset: int) -> bool:
-    in_order = due <= header.base_offset and header.last_offset < end_offset
-    return in_order and len(batch) == header.size and crc_is_valid(batch, header)
+def decoded(stretch: Stretch, rows: Sequence[int], twin: Twin) -> Columns:
+    """The records of these batches. ProtocolError when they take too much room at once: a kilobyte of zstd can be a
+    gigabyte."""
+    return twin.decode(stretch.data, stretch.batches, rows, DECODED_BYTES)
 
 
 def read_aborted(disk: Disk, directory: str, source: Source) -> list[Aborted]:

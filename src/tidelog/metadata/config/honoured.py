@@ -32,7 +32,8 @@ _NAMES = """
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions
     transaction.state.log.replication.factor transaction.state.log.min.isr transaction.state.log.segment.bytes
     log.cleaner.enable log.cleaner.threads log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
-    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.delete.retention.ms
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.delete.retention.ms
     log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
 
     cleanup.policy retention.ms retention.bytes segment.bytes segment.ms segment.jitter.ms segment.index.bytes

@@ -6,6 +6,7 @@ Arrow's binary type wants its values one behind the other.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP: Final = pa.timestamp("ms", "UTC")
+_REPEATED_MAX: Final = 1 << 16
 
 
 def to_arrow(
@@ -35,15 +37,27 @@ def to_arrow(
         ),
     }
     if topic is not None:
-        fields["topic"] = pa.repeat(pa.scalar(topic, pa.string()), count)
+        fields["topic"] = _repeated(topic, pa.string(), count)
     if partition is not None:
-        fields["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), count)
+        fields["partition"] = _repeated(partition, pa.int32(), count)
     fields["offset"] = _numbers(pa.int64(), loops.take(columns.offset, rows))
     fields["timestamp"] = _numbers(TIMESTAMP, loops.take(columns.timestamp, rows))
     fields["timestampType"] = _numbers(pa.int32(), loops.timestamp_types(columns, rows))
     if headers:
         fields["headers"] = _headers(columns, rows, count, loops)
     return pa.RecordBatch.from_arrays(list(fields.values()), names=list(fields))
+
+
+def _repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    """A reader of many small portions gets the same again and again."""
+    if count > _REPEATED_MAX:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return _kept(value, kind, 1 << (count - 1).bit_length() if count else 1).slice(0, count)
+
+
+@lru_cache(maxsize=32)
+def _kept(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _numbers(kind: pa.DataType, values: Any) -> pa.Array:
@@ -67,6 +81,9 @@ def _text(names: pa.Array) -> pa.Array:
     """As strings. A name that is not UTF-8 gets replacement characters, as Java's consumer gives it: a reader must not
     stop at a record that a careless producer has written."""
     text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
+    content = names.buffers()[2]
+    if content is None or content.to_pybytes().isascii():
+        return text
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:

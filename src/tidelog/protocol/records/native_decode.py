@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from tidelog.protocol.records import kernels_scan, kernels_walk
+from tidelog.protocol.records import kernels_crc, kernels_scan, kernels_walk, pure_decode
 from tidelog.protocol.records.columns import BATCH_FIELDS, Batches
 from tidelog.protocol.records.compiling import as_bytes
 from tidelog.protocol.records.faults import TOO_MANY_HEADERS, fault
+from tidelog.protocol.records.machine import HAS_CRC
 
 BATCH: Final = (
     "base_offset",
@@ -33,6 +34,7 @@ FIELDS: Final = (
     "value_start",
     "value_size",
 )
+_CRC_BYTES_MAX: Final = 8192
 _HEADER_FIELDS: Final = ("header_key_start", "header_key_size", "header_value_start", "header_value_size")
 
 
@@ -50,10 +52,28 @@ def scan(view: memoryview) -> tuple[int, Batches]:
     wrong, position = kernels_scan.read_batches(data, table)
     if wrong < 0:
         raise fault(wrong, f"at byte {position}")
+    return consumed, _batches(table)
+
+
+def _batches(table: Any) -> Batches:
     columns = {name: table[row] for row, name in enumerate(BATCH_FIELDS)}
-    first_record = np.zeros(count + 1, np.int64)
+    first_record = np.zeros(table.shape[1] + 1, np.int64)
     np.cumsum(columns["record_count"], out=first_record[1:])
-    return consumed, Batches(**columns, first_record=first_record)
+    return Batches(**columns, first_record=first_record)
+
+
+def wrong_crc(view: memoryview, batches: Batches) -> int:
+    """The package is three times as fast on a long batch, but takes most of a microsecond to be called."""
+    if not HAS_CRC or len(view) > _CRC_BYTES_MAX * batches.count:
+        return pure_decode.wrong_crc(view, batches)
+    columns = (batches.position, batches.batch_length, batches.crc)
+    return int(kernels_crc.wrong_crc(as_bytes(view), *columns))
+
+
+def select(batches: Batches, rows: Sequence[int]) -> Batches:
+    """Only these, in their order."""
+    chosen = np.array(rows, np.int64)
+    return _batches(np.stack([getattr(batches, name)[chosen] for name in BATCH_FIELDS]))
 
 
 def walk(view: memoryview, batches: Batches, headers_max: int) -> dict[str, Any]:

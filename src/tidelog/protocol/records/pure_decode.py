@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from tidelog.protocol.batch import APPEND_TIME, CODEC_MASK, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from crc32c import crc32c
+
+from tidelog.protocol.batch import APPEND_TIME, ATTRIBUTES_OFFSET, CODEC_MASK, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from tidelog.protocol.records.columns import BATCH_FIELDS, Batches
 from tidelog.protocol.records.faults import (
     BAD_COUNT,
@@ -67,6 +69,21 @@ def scan(view: memoryview) -> tuple[int, Batches]:
     columns = {name: column(rows[index :: len(BATCH_FIELDS)]) for index, name in enumerate(BATCH_FIELDS)}
     first_record = column(accumulate(columns["record_count"], initial=0))
     return position, Batches(**columns, first_record=first_record)
+
+
+def wrong_crc(view: memoryview, batches: Batches) -> int:
+    """The first batch whose CRC is not what its header says, -1 when there is none."""
+    columns = (batches.position, batches.batch_length, batches.crc)
+    for row, (position, length, crc) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        if crc32c(view[position + ATTRIBUTES_OFFSET : position + LOG_OVERHEAD + length]) != crc:
+            return row
+    return -1
+
+
+def select(batches: Batches, rows: Sequence[int]) -> Batches:
+    """Only these, in their order."""
+    columns = {name: column([getattr(batches, name)[row] for row in rows]) for name in BATCH_FIELDS}
+    return Batches(**columns, first_record=column(accumulate(columns["record_count"], initial=0)))
 
 
 def _check_header(fields: tuple[int, ...], position: int, payload_bytes: int) -> None:

@@ -35,7 +35,8 @@ blobs = (
     | st.binary(max_size=40)
     | st.sampled_from([62, 63, 64, 65, 8190, 8192, 20_000]).map(lambda size: b"long" * (size // 4) + b"x" * (size % 4))
 )
-timestamps = st.integers(-1, INT64_MAX) | st.integers(1_700_000_000_000, 1_700_000_100_000)
+# From -1 to the greatest is one more than the difference of two in a batch can be.
+timestamps = st.integers(-1, INT64_MAX - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000)
 record_inputs = st.builds(
     RecordInput,
     key=blobs,

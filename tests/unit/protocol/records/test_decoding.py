@@ -32,7 +32,7 @@ from tidelog.protocol.batch import (
     set_append_time,
 )
 from tidelog.protocol.compression import Codec
-from tidelog.protocol.records import TwinName, decode
+from tidelog.protocol.records import TwinName, decode, scan
 from tidelog.protocol.records.decoding import RECORD_COLUMN_BYTES
 
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -53,6 +53,26 @@ def test_what_was_built_is_decoded(twin: TwinName, batches: list[bytes], data: s
     found = list(iter_headers(whole))
     assert [columns.batches.header(row) for row in range(columns.batches.count)] == [header for _, header in found]
     assert columns.batches.position.tolist() == [position for position, _ in found]
+
+
+@settled
+@given(batches=st.lists(built_batches, max_size=3), cut=st.integers(0, 80))
+def test_scan_finds_the_headers_that_decode_finds(twin: TwinName, batches: list[bytes], cut: int) -> None:
+    data = b"".join(batches)
+    data = data[: len(data) - cut]
+    headers, expected_headers = scan(data, twin=twin), decode(data, twin=twin).batches
+    assert [headers.header(row) for row in range(headers.count)] == [
+        expected_headers.header(row) for row in range(expected_headers.count)
+    ]
+    assert headers.position.tolist() == expected_headers.position.tolist()
+
+
+def test_scan_checks_the_crc_unless_it_is_told_not_to(twin: TwinName) -> None:
+    batch = build_batch([RecordInput(b"k", b"v", 1)])
+    batch[-1] ^= 1
+    with pytest.raises(ProtocolError, match="CRC"):
+        scan(batch, twin=twin)
+    assert scan(batch, twin=twin, check_crc=False).count == 1
 
 
 @settled
