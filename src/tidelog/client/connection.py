@@ -15,20 +15,26 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from msgspec import Struct
 
 from tidelog.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClientError,
     ConnectionLostError,
     RequestTimeoutError,
     UnreachableError,
     UnsupportedApiError,
+    check,
+    error_code,
 )
 from tidelog.client.options import SOFTWARE_NAME, SOFTWARE_VERSION, ClientOptions
+from tidelog.client.sasl import Login, converse
 from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Net
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.frame import encode_request, read_response_head
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 ResponseT = TypeVar("ResponseT", bound=Struct)
 Request = Struct | Callable[[int], Struct]
@@ -37,6 +43,9 @@ Request = Struct | Callable[[int], Struct]
 _SIZE: Final = Packing(">i")
 _ERROR: Final = Packing(">h")
 _SCRATCH_BYTES: Final = 64 * 1024
+_LOGIN_USED: Final = 0.85
+"""Of the life of a login (KIP-368): requests sent after it would end the connection."""
+_NO_SASL: Final = "a listener without SASL (security.protocol PLAINTEXT or SSL)"
 
 
 class VersionRange(NamedTuple):
@@ -63,7 +72,11 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._lost: ClientError | None = None
-        self._closed = asyncio.get_running_loop().create_future()
+        self._renewed_s = float("inf")
+        """When another connection takes its place."""
+        self._is_retired = False
+        self._loop = asyncio.get_running_loop()
+        self._closed = self._loop.create_future()
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._have = 0
         self._frame: bytearray | None = None
@@ -76,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         connection = cls(address, options)
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                await net.connect(host, port, lambda: connection)
+                await net.connect(host, port, lambda: connection, options.security.tls)
         except TimeoutError:
             reason = f"no answer within {options.connect_timeout_s:g} s"
             raise UnreachableError({address: reason}) from None
@@ -84,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
             raise UnreachableError({address: _reason(error)}) from error
         try:
             connection.versions = await connection._negotiate()
+            if options.security.login is not None:
+                await connection._authenticate(options.security.login)
         except BaseException:
             connection.close()
             raise
@@ -91,7 +106,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        return self._lost is None
+        """And fit for more requests: one whose login will soon be over is closed when it has its answers."""
+        if self._loop.time() < self._renewed_s or self._lost is not None:
+            return self._lost is None
+        self._is_retired = True
+        if not self._waiting:
+            self.close()
+        return False
 
     def version_of(self, shape: type[Struct], highest: int | None = None) -> int:
         """The newest version of a request that both sides speak, `highest` at most."""
@@ -177,6 +198,37 @@ class Connection(asyncio.BufferedProtocol):
             raise BrokerError(answer.error_code, f"ApiVersions of {self.address}")
         return {api.api_key: VersionRange(api.min_version, api.max_version) for api in answer.api_keys}
 
+    async def _authenticate(self, login: Login) -> None:
+        """SaslHandshake, then the mechanism's own messages in SaslAuthenticate (KIP-152)."""
+        try:
+            await self._log_in(login)
+        except AuthenticationError as error:
+            raise AuthenticationError(f"{login.username} at {self.address} by {login.mechanism}: {error}") from None
+        except UnsupportedApiError:
+            raise AuthenticationError(f"the broker at {self.address} takes no login: is it {_NO_SASL}?") from None
+
+    async def _log_in(self, login: Login) -> None:
+        version = self.version_of(SaslHandshakeRequest)
+        shaken = await self.call(
+            SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, version=version
+        )
+        if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            raise AuthenticationError(f"the broker does not offer it, but {', '.join(shaken.mechanisms) or 'none'}")
+        if shaken.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise AuthenticationError(f"the broker takes no login here: is it {_NO_SASL}?")
+        check(shaken.error_code, f"SaslHandshake of {self.address}")
+        conversation, version = converse(login), self.version_of(SaslAuthenticateRequest)
+        said: bytes | None = conversation.begin()
+        while said is not None:
+            request = SaslAuthenticateRequest(auth_bytes=said)
+            answer = await self.call(request, SaslAuthenticateResponse, version=version)
+            if answer.error_code != ErrorCode.NONE:
+                raise AuthenticationError(answer.error_message or error_code(answer.error_code).name)
+            if answer.session_lifetime_ms > 0:
+                lifetime_s = answer.session_lifetime_ms / 1000 * _LOGIN_USED
+                self._renewed_s = self._loop.time() + lifetime_s
+            said = conversation.reply(answer.auth_bytes)
+
     def _read_versions(self, frame: bytes | bytearray, version: int) -> ApiVersionsResponse:
         try:
             if len(frame) >= 6 and _ERROR.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
@@ -258,6 +310,8 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._waiting.popleft().answer
         if not answer.done():  # else whoever asked has given up
             answer.set_result(frame)
+        if self._is_retired and not self._waiting:
+            self.close()
 
     def _fail(self, error: ClientError) -> None:
         if self._lost is not None:

@@ -50,6 +50,11 @@ class RequestTimeoutError(ConnectionLostError):
     """No answer in time."""
 
 
+class AuthenticationError(ClientError):
+    """The broker does not take our name and password, or is not who it should be. Asking again would not help, and may
+    lock the account."""
+
+
 class UnsupportedApiError(ClientError):
     """The broker has no version of a request that this client can speak."""
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError, check
 from tidelog.client.metadata import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    # Who only wants to say what is fetched, as the process in which Spark looks at options, need not load the client.
+    from tidelog.client.cluster import Cluster
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1

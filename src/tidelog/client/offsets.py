@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from tidelog.client import positions
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError, raise_first
 from tidelog.client.fanout import Leaders, fan_out
@@ -12,10 +13,9 @@ from tidelog.client.metadata import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-"""The record with the highest timestamp, not necessarily the last one."""
+LATEST: Final = positions.LATEST
+EARLIEST: Final = positions.EARLIEST
+MAX_TIMESTAMP: Final = positions.MAX_TIMESTAMP
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from tidelog.client.security import PLAINTEXT, Security
+
 SOFTWARE_NAME: Final = "tidelog"
 SOFTWARE_VERSION: Final = "0.1"
 
@@ -26,6 +28,7 @@ class ClientOptions:
     metadata_max_age_s: float = 300.0
     response_bytes_max: int = 256 * 1024 * 1024
     in_flight_max: int = 256
+    security: Security = PLAINTEXT
 
     def backoff_s(self, attempt: int, random: Random) -> float:
         """Doubles per attempt, with a jitter of a fifth: clients that failed together do not return together."""

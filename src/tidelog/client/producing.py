@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError
 from tidelog.client.metadata import TopicPartition
+from tidelog.client.transactional import LAST_PRODUCE_OF_VERSION_1
 from tidelog.kernel.ports import Buffer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -23,20 +24,35 @@ class Produced(NamedTuple):
 
 
 async def produce(
-    cluster: Cluster, at: TopicPartition, batch: Buffer, *, acks: int = -1, timeout_s: float | None = None
+    cluster: Cluster,
+    at: TopicPartition,
+    batch: Buffer,
+    *,
+    acks: int = -1,
+    timeout_s: float | None = None,
+    transactional_id: str | None = None,
 ) -> Produced:
-    """With retries: unless the batch carries a producer id and sequence, a lost answer may mean a duplicate."""
-    return await cluster.retrying(lambda: produce_once(cluster, at, batch, acks=acks), timeout_s=timeout_s)
+    """With retries: unless the batch carries a producer id and sequence, a lost answer may mean a duplicate.
+
+    A transactional id makes it a request of transactions of version 1: the partition has joined before."""
+    return await cluster.retrying(
+        lambda: produce_once(cluster, at, batch, acks=acks, transactional_id=transactional_id), timeout_s=timeout_s
+    )
 
 
-async def produce_once(cluster: Cluster, at: TopicPartition, batch: Buffer, *, acks: int = -1) -> Produced:
+async def produce_once(
+    cluster: Cluster, at: TopicPartition, batch: Buffer, *, acks: int = -1, transactional_id: str | None = None
+) -> Produced:
     await cluster.ensure_partitions([at])
     topic_id = cluster.metadata.topic(at.topic).topic_id
     try:
         connection = await cluster.connection(cluster.metadata.leader(at))
         highest = None if topic_id != ZERO_UUID else _LAST_VERSION_WITH_NAMES
+        if transactional_id is not None:
+            highest = LAST_PRODUCE_OF_VERSION_1
         version = connection.version_of(ProduceRequest, highest)
         request = _request(cluster, at, topic_id, batch, acks, version)
+        request.transactional_id = transactional_id
         if acks == 0:
             await connection.send(request, version)
             return Produced(-1)

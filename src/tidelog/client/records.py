@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.client.fetching import READ_COMMITTED, AbortedTransaction, Fetched
+from tidelog.client.aborted import Aborted
+from tidelog.client.fetching import READ_COMMITTED, Fetched
 from tidelog.client.metadata import TopicPartition
 from tidelog.kernel.errors import ProtocolError
 from tidelog.protocol.batch import BatchHeader, Record, crc_is_valid, iter_headers, iter_records
@@ -30,7 +31,7 @@ class ReadOut(NamedTuple):
 
 def read_out(at: TopicPartition, fetched: Fetched, offset: int, isolation_level: int) -> ReadOut:
     """The records from an offset on. A batch that does not match its checksum is a ProtocolError."""
-    aborted = _Aborted(fetched.aborted if isolation_level == READ_COMMITTED else ())
+    aborted = Aborted(fetched.aborted if isolation_level == READ_COMMITTED else ())
     records: list[ConsumedRecord] = []
     for position, header in iter_headers(fetched.records):
         batch = fetched.records[position : position + header.size]
@@ -57,20 +58,3 @@ def _consumed(at: TopicPartition, header: BatchHeader, record: Record) -> Consum
         record.headers,
         header.leader_epoch,
     )
-
-
-class _Aborted:
-    """Follows the aborted transactions of a fetch: each begins at its first offset and ends with its marker."""
-
-    def __init__(self, transactions: tuple[AbortedTransaction, ...]) -> None:
-        self._coming = sorted(transactions, key=lambda one: one.first_offset, reverse=True)
-        self._open: set[int] = set()
-
-    def hides(self, header: BatchHeader) -> bool:
-        while self._coming and self._coming[-1].first_offset <= header.last_offset:
-            self._open.add(self._coming.pop().producer_id)
-        if header.is_control:
-            # Commit or abort: either way the producer's transaction ends here.
-            self._open.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.unit.coordinator.group.assignors.model import TOPICS, Group, assign, check_valid, load
+from tests.unit.java_witness import Witness
 from tidelog.coordinator.group.assignors import Assignment, Member, Topic
 from tools.apache import apache_libs, why_not
 
@@ -19,24 +19,14 @@ pytestmark = [
 ]
 
 
-class Apache:
-    def __init__(self) -> None:
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command = ["java", *flags, "-cp", f"{apache_libs()}/*", str(Path(__file__).with_name("Assignors.java"))]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-
+class Apache(Witness):
     def assign(self, name: str, of: Group) -> Assignment:
-        assert self.process.stdin is not None and self.process.stdout is not None
         topics = [f"t:{topic_id[0]}:{one.partition_count}" for topic_id, one in of.topics.items()]
         members = [
             f"m:{member_id}:{one.instance_id or ''}:{','.join(str(topic[0]) for topic in one.topics)}:{_text(one)}"
             for member_id, one in of.members.items()
         ]
-        self.process.stdin.write(" ".join([name, *topics, *members]) + "\n")
-        self.process.stdin.flush()
-        _, *answers = self.process.stdout.readline().split()
+        _, *answers = self.ask(name, *topics, *members).split()
         return dict(map(_member, answers))
 
 
@@ -52,9 +42,10 @@ def _member(answer: str) -> tuple[str, dict[bytes, frozenset[int]]]:
 
 @pytest.fixture(scope="module")
 def apache() -> Iterator[Apache]:
-    oracle = Apache()
-    yield oracle
-    oracle.process.communicate(timeout=30)
+    libs = apache_libs()
+    assert libs is not None
+    with Apache(libs, Path(__file__).with_name("Assignors.java")) as witness:
+        yield witness
 
 
 def change(group: Group, random: Random, equal: bool) -> None:
