@@ -45,17 +45,26 @@ def main(arguments: list[str] | None = None) -> int:
         )
     if args.command == "decode":
         return _decode(args)
-    if args.command == "cleaning":
-        from bench.cleaning import run_cleaning
+    if args.command == "payloads":
+        from bench.payloads import run_payloads
 
-        return run_cleaning(
-            [int(gb * 1e9) for gb in args.gb],
-            args.codecs,
-            runs=args.runs,
-            live=args.live,
-            sides=args.sides,
-            path=args.json,
-        )
+        return run_payloads(args.rows, args.seconds)
+    if args.command == "cleaning":
+        return _cleaning(args)
+    if args.command == "spark" and args.latency:
+        from bench.lake_latency import run_latency
+
+        return run_latency(args.triggers, rate=args.rate, seconds=args.seconds, warm_s=args.warm_s)
+    if args.command == "spark":
+        from bench.spark import run_spark
+
+        sizes = {size: int(args.mb * 1e6 / size) for size in args.sizes}
+        return run_spark(sizes, args.ways, runs=args.runs, warm_ups=args.warm_ups, sides=args.sides, path=args.json)
+    if args.command == "spark-sink":
+        from bench.spark_sink import run_sink
+
+        sizes = {size: int(args.mb * 1e6 / size) for size in args.sizes}
+        return run_sink(sizes, runs=args.runs, warm_ups=args.warm_ups, codec=args.codec, path=args.json)
     if args.command == "table":
         return _table(args)
     return _node(args)
@@ -94,13 +103,42 @@ def _parser() -> argparse.ArgumentParser:
     decode.add_argument("--bytes", type=int, default=32_000_000, help="of records in a log, an eighth for pure")
     decode.add_argument("--seconds", type=float, default=0.5, help="of CPU for each figure")
     decode.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    payloads = commands.add_parser("payloads", help="records a core turns into typed columns a second, and back")
+    payloads.add_argument("--rows", type=int, default=10_000, help="in a batch")
+    payloads.add_argument("--seconds", type=float, default=2, help="of CPU for each figure")
     cleaning = commands.add_parser("cleaning", help="how fast a log is compacted, beside Apache Kafka's cleaner")
     cleaning.add_argument("--gb", type=float, nargs="+", default=[1.0], help="sizes of the log (1)")
     cleaning.add_argument("--codecs", nargs="+", default=["none", "zstd"], help="none, gzip, snappy, lz4, zstd")
     cleaning.add_argument("--live", type=float, default=0.1, help="keys for each record (0.1)")
     cleaning.add_argument("--runs", type=int, default=5, help="of each, the median counts")
+    cleaning.add_argument("--latency", action="store_true", help="what producers and consumers notice of it, instead")
+    cleaning.add_argument("--seconds", type=float, default=10, help="of --latency: quiet, and cleaning at most (10)")
+    cleaning.add_argument("--rate", type=float, default=2000, help="of --latency: records a second (2,000)")
+    cleaning.add_argument("--throttle-mb", type=float, default=20, help="of --latency: MB/s of the second half (20)")
     cleaning.add_argument("--sides", help="some of tidelog,pure (without numba),apache")
     cleaning.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    spark = commands.add_parser("spark", help="rows a second into Spark, beside Spark's own connector")
+    spark.add_argument("--sizes", type=int, nargs="+", default=[1000, 100], metavar="BYTES", help="of a value")
+    spark.add_argument("--mb", type=float, default=500, help="of values in each topic (500)")
+    spark.add_argument(
+        "--ways", nargs="+", choices=("batch", "stream", "parquet"), default=["batch", "stream", "parquet"]
+    )
+    spark.add_argument("--runs", type=int, default=5, help="of each, the median counts")
+    spark.add_argument("--warm-ups", type=int, default=1)
+    spark.add_argument("--sides", help="some of tidelog,segments (the source with read=segments),jvm")
+    spark.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    spark.add_argument("--latency", action="store_true", help="from produce() to a row of the lake table, instead")
+    spark.add_argument("--triggers", nargs="+", default=["100ms", "1s"], help="of --latency (100ms 1s)")
+    spark.add_argument("--rate", type=float, default=200, help="of --latency: records a second (200)")
+    spark.add_argument("--seconds", type=float, default=60, help="of --latency, each trigger (60)")
+    spark.add_argument("--warm-s", type=float, default=20, help="of --latency: before them (20)")
+    sink = commands.add_parser("spark-sink", help="rows a second out of Spark: exactly once beside at least once")
+    sink.add_argument("--sizes", type=int, nargs="+", default=[1000, 100], metavar="BYTES", help="of a value")
+    sink.add_argument("--mb", type=float, default=300, help="of values in a write (300)")
+    sink.add_argument("--codec", default="lz4", help="none, gzip, snappy, lz4 (the default) or zstd")
+    sink.add_argument("--runs", type=int, default=5, help="of each, the median counts")
+    sink.add_argument("--warm-ups", type=int, default=1)
+    sink.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     node = commands.add_parser("node", help="the whole table, with warm-ups and interleaved runs")
     node.add_argument("--rows", help="only these, by name or beginning: produce-1k,ping (--list names them)")
     node.add_argument("--list", action="store_true", help="name the rows and stop")
@@ -132,6 +170,32 @@ def _node(args: argparse.Namespace) -> int:
             print(f"{row.name:16} {estimate_s(row, len(row.sides), settings) / 60:5.1f} min  {row.title}")
         return 0
     return run_node(rows, settings, args.json, with_apache=not args.without_apache)
+
+
+def _cleaning(args: argparse.Namespace) -> int:
+    if args.latency:
+        from bench.cleaning_latency import run_latency
+
+        return run_latency(
+            int(args.gb[0] * 1e9),
+            seconds=args.seconds,
+            rate=args.rate,
+            throttle=int(args.throttle_mb * 1e6),
+            runs=args.runs,
+            live=args.live,
+            sides=args.sides,
+            path=args.json,
+        )
+    from bench.cleaning import run_cleaning
+
+    return run_cleaning(
+        [int(gb * 1e9) for gb in args.gb],
+        args.codecs,
+        runs=args.runs,
+        live=args.live,
+        sides=args.sides,
+        path=args.json,
+    )
 
 
 def _decode(args: argparse.Namespace) -> int:

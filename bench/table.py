@@ -123,6 +123,8 @@ def figures(row: Row, found: dict[str, Any]) -> str:
     )
     if stolen := [run["stolen_cores"] for runs in found["cells"].values() for run in runs if "stolen_cores" in run]:
         facts += f", {sum(stolen) / len(stolen):.2f} cores taken by the host"
+    if repeated := found.get("repeated"):
+        facts += f", {repeated} disturbed turns repeated"
     parts = [f"**{row.title}** (`{row.name}`; {facts})"]
     if lines:
         units = [UNITS[metric] for metric in shown]

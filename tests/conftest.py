@@ -1,8 +1,25 @@
-"""What a run of the tests tells at its end: how many seeds and how many requests of the fuzzer it was."""
+"""What a run of the tests tells at its end (how many seeds and how many requests of the fuzzer it was), and which tests
+share a worker."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As --dist loadfile, but the tests of Spark are like one file: a session takes half a GiB and 10 s to start."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

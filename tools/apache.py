@@ -28,9 +28,14 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelog"
 
 
-def _artifact(group: str, name: str, version: str) -> str:
+_NO_OTHERS = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+
+def _artifact(group: str, name: str, version: str, transitive: bool) -> str:
     tags = {"groupId": group, "artifactId": name, "version": version}
-    return f"<dependency>{''.join(f'<{tag}>{text}</{tag}>' for tag, text in tags.items())}</dependency>"
+    named = "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags.items())
+    # Told here and not to the command: even what is not copied would have to be found.
+    return f"<dependency>{named}{'' if transitive else _NO_OTHERS}</dependency>"
 
 
 def why_not() -> str | None:
@@ -41,8 +46,8 @@ def why_not() -> str | None:
     return None
 
 
-def fetch(name: str, *artifacts: tuple[str, str, str]) -> Path:
-    """The directory with the jars of the artifacts and all they depend on, fetched once."""
+def fetch(name: str, *artifacts: tuple[str, str, str], transitive: bool = True) -> Path:
+    """The directory with the jars of the artifacts (`transitive`: and all they depend on), fetched once."""
     home = cache_dir() / name
     libs = home / "libs"
     done = home / "complete"
@@ -51,7 +56,8 @@ def fetch(name: str, *artifacts: tuple[str, str, str]) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     part = home / f"libs.{os.getpid()}"
     pom = home / f"pom.{os.getpid()}.xml"
-    pom.write_text(_POM.format(name=name, dependencies="".join(_artifact(*artifact) for artifact in artifacts)))
+    dependencies = "".join(_artifact(*artifact, transitive) for artifact in artifacts)
+    pom.write_text(_POM.format(name=name, dependencies=dependencies))
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
     subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
     pom.unlink()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import frames, generator, topics
+from bench import frames, generator, node, topics
 from bench.__main__ import main
 from bench.catalogue import chosen
 from bench.lab import Lab
@@ -57,6 +57,12 @@ def test_a_batch_is_as_large_as_the_java_producer_would_make_it(size: int) -> No
     other, _ = frames.batch_of(size, variant=1)
     assert len(other) == len(batch)
     assert other != batch
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_stolen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host of this machine must not decide how many runs there are."""
+    monkeypatch.setattr(node, "stolen_s", lambda: 0.0)
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["C", "Python"])
@@ -115,6 +121,31 @@ def test_a_side_that_fails_is_named_and_the_others_go_on(lab: Lab) -> None:
     assert {key: len(runs) for key, runs in found["cells"].items()} == dict.fromkeys(kept, 2)
     assert set(found["errors"].values()) == {"RuntimeError: on purpose"}
     assert asked == dict.fromkeys(kept, 3) | dict.fromkeys(failed, 1)
+
+
+@pytest.mark.parametrize("disturbed", [1, 1000])
+def test_a_turn_in_which_the_host_took_a_core_is_repeated_by_all_sides(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, disturbed: int
+) -> None:
+    (row,) = chosen("floor")
+    row = replace(row, points=row.points[:1])
+    stolen, turns = 0.0, 0
+
+    def measure(run: Run) -> Figures:
+        nonlocal stolen, turns
+        turns += 1
+        if turns <= disturbed:
+            stolen += 1000.0
+        return row.measure(run)
+
+    monkeypatch.setattr(node, "stolen_s", lambda: stolen)
+    found = Bench(lab, replace(TINY, runs=2, warm_ups=0)).measure(replace(row, measure=measure))
+    # One more turn of the two sides where one was disturbed; where all are, no more than there are runs.
+    repeated = min(disturbed, 2)
+    assert found["repeated"] == repeated
+    assert turns == 2 * (2 + repeated)
+    assert [len(runs) for runs in found["cells"].values()] == [2, 2]
+    assert any(run["stolen_cores"] for runs in found["cells"].values() for run in runs) == (disturbed > 1)
 
 
 def test_the_command_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

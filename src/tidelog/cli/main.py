@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "group": "list, describe, reset and delete consumer groups",
     "txn": "list, describe and abort transactions",
     "dump": "show what is in the files of a data directory",
+    "pipeline": "carry topics into lake tables with Spark",
     "verify": "check the files of a stopped node's data directories",
 }
 

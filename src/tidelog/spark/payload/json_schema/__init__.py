@@ -1,0 +1,1 @@
+"""JSON payloads with a JSON Schema, validated by jsonschema-rs."""

@@ -1,0 +1,1 @@
+"""Protobuf payloads: .proto text to descriptors without protoc, and messages between them and Arrow."""
