@@ -6,6 +6,7 @@ The topics are folders of Parquet files here, which Spark streams by itself; tes
 from __future__ import annotations
 
 import json
+import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +89,8 @@ class Topic:
             }
         )
         pq.write_table(table, self.home / f"_{number}")  # hidden from Spark until it is whole
+        # Spark takes files by their time, and in any order where two have the same, as files made within one tick have.
+        os.utime(self.home / f"_{number}", times=(number, number))
         (self.home / f"_{number}").rename(self.home / f"{number}.parquet")
 
     def value(self, number: int) -> bytes:
