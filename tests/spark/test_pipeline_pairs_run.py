@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,26 +11,21 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from tests.spark.folder_topic import FolderTopic
 from tests.spark.stateful import read
 from tidelog.runtime.clock import SystemClock
 from tidelog.spark.pipeline import Pipeline, PipelineError
-from tidelog.spark.pipeline.kinds.ingest import Ingest
 from tidelog.spark.pipeline.load import load_text
-from tidelog.spark.pipeline.plans import Source
 from tidelog.spark.pipeline.runner import Runner
 from tidelog.spark.pipeline.sinks import table_of
 from tidelog.spark.pipeline.state import StateFiles
 from tidelog.spark.pipeline.status import text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(400)  # seconds alone, minutes beside others
 
-SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 FILE = """\
 name: shop
 bootstrap.servers: 127.0.0.1:1
@@ -72,43 +65,15 @@ flows:
 """
 
 
-class Topic:
-    """A folder that grows by a file for each batch."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.records = 0
-        home.mkdir()
-
+class Topic(FolderTopic):
     def add(self, *events: tuple[int, str, int]) -> None:
-        """(id, what, minute)."""
-        made = [
-            json.dumps({"id": i, "what": w, "at": f"2026-11-16T{m // 60:02d}:{m % 60:02d}:00Z"}) for i, w, m in events
-        ]
-        count, at = len(made), datetime(2026, 11, 16, tzinfo=UTC)
-        table = pa.table(
-            {
-                "key": pa.array([None] * count, pa.binary()),
-                "value": pa.array([text.encode() for text in made], pa.binary()),
-                "topic": ["events"] * count,
-                "partition": pa.array([0] * count, pa.int32()),
-                "offset": pa.array(range(self.records, self.records + count), pa.int64()),
-                "timestamp": pa.array([at] * count, pa.timestamp("us", "UTC")),
-                "timestampType": pa.array([0] * count, pa.int32()),
-            }
+        """(id, what, minute), in one file."""
+        self.write(
+            [
+                json.dumps({"id": i, "what": w, "at": f"2026-11-16T{m // 60:02d}:{m % 60:02d}:00Z"}).encode()
+                for i, w, m in events
+            ]
         )
-        pq.write_table(table, self.home / f"_{self.records}")  # hidden from Spark until it is whole
-        os.utime(self.home / f"_{self.records}", (1_790_000_000 + self.records,) * 2)  # Spark goes by these
-        (self.home / f"_{self.records}").rename(self.home / f"{self.records}.parquet")
-        self.records += count
-
-    def source(self, spark: SparkSession) -> Source:
-        opened = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.home))
-
-        def open_files(flow: Ingest, committing: bool) -> DataFrame:
-            return opened  # the same for all who read it, as the pipeline's own
-
-        return open_files
 
 
 def load(tmp_path: Path, content: str) -> Pipeline:
@@ -126,7 +91,7 @@ def rows(pipeline: Pipeline, flow: str, which: int, *columns: str) -> list[tuple
 def test_orders_unpaid_after_a_quarter_of_an_hour_come_out_over_several_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    pipeline, topic = load(tmp_path, FILE), Topic(tmp_path / "topic")
+    pipeline, topic = load(tmp_path, FILE), Topic(tmp_path / "topic", "events")
     topic.add((1, "order", 0), (2, "order", 1), (3, "order", 2))  # offsets 0 to 2
     topic.add((1, "payment", 5), (1, "payment", 5), (2, "payment", 17))  # 3 to 5: one comes twice, one is too late
     assert run(spark, pipeline, topic) == 0

@@ -6,9 +6,7 @@ The topics are folders of Parquet files here, which Spark streams by itself; tes
 from __future__ import annotations
 
 import json
-import os
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +15,14 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.spark.folder_topic import FolderTopic
 from tidelog.runtime.clock import SystemClock
 from tidelog.spark.lake import open_table
 from tidelog.spark.pipeline import Pipeline, PipelineError
-from tidelog.spark.pipeline.kinds.ingest import Ingest
 from tidelog.spark.pipeline.load import load_text
 from tidelog.spark.pipeline.model import Table
-from tidelog.spark.pipeline.plans import Source
 from tidelog.spark.pipeline.runner import RunError, Runner
 from tidelog.spark.pipeline.state import StateFiles
 from tidelog.spark.pipeline.status import text
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)  # seconds alone, minutes beside others
 
-SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEAD = """\
 name: shop
 bootstrap.servers: 127.0.0.1:1
@@ -65,47 +60,19 @@ MORE = """\
 """
 
 
-class Topic:
-    """A folder that grows by files of ten records, a minute of event time each."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.records = 0
-        home.mkdir()
+class Topic(FolderTopic):
+    """Files of ten records, a minute of event time each."""
 
     def add(self, values: list[bytes] | None = None) -> None:
-        number = self.records
-        made = values or [self.value(number + n) for n in range(10)]
-        self.records += len(made)
-        table = pa.table(
-            {
-                "key": pa.array([None] * len(made), pa.binary()),
-                "value": pa.array(made, pa.binary()),
-                "topic": ["orders"] * len(made),
-                "partition": pa.array([0] * len(made), pa.int32()),
-                "offset": pa.array(range(number, number + len(made)), pa.int64()),
-                "timestamp": pa.array([datetime(2026, 11, 16, tzinfo=UTC)] * len(made), pa.timestamp("us", "UTC")),
-                "timestampType": pa.array([0] * len(made), pa.int32()),
-            }
-        )
-        pq.write_table(table, self.home / f"_{number}")  # hidden from Spark until it is whole
-        # Spark takes files by their time, and in any order where two have the same, as files made within one tick have.
-        os.utime(self.home / f"_{number}", times=(number, number))
-        (self.home / f"_{number}").rename(self.home / f"{number}.parquet")
+        self.write(values or [self.value(self.records + n) for n in range(10)])
 
     def value(self, number: int) -> bytes:
         return json.dumps({"id": number, "at": f"2026-11-16T00:{number // 10:02d}:{number % 10:02d}Z"}).encode()
 
-    def source(self, spark: SparkSession) -> Source:
-        def open_files(flow: Ingest, committing: bool) -> DataFrame:
-            return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.home))
-
-        return open_files
-
 
 @pytest.fixture
 def topic(tmp_path: Path) -> Topic:
-    return Topic(tmp_path / "topic")
+    return Topic(tmp_path / "topic", "orders")
 
 
 def pipeline_of(tmp_path: Path, content: str) -> Pipeline:
