@@ -41,8 +41,9 @@ class SteadyLoad:
         """(when it was due on the monotonic clock, seconds)"""
 
     def run(self, is_over: threading.Event) -> None:
-        reader = threading.Thread(target=self._consume)
-        reader.start()
+        waiters = [threading.Thread(target=target) for target in (self._consume, self._take_answers)]
+        for waiter in waiters:
+            waiter.start()
         try:
             self._produce(is_over)
             deadline = time.monotonic() + _SETTLES_S
@@ -50,7 +51,8 @@ class SteadyLoad:
                 time.sleep(0.01)
         finally:
             self._over.set()
-            reader.join()
+            for waiter in waiters:
+                waiter.join()
             self._consumer.close()
 
     def _produce(self, is_over: threading.Event) -> None:
@@ -62,12 +64,17 @@ class SteadyLoad:
                 value = _DUE.pack(due_s).ljust(_RECORD_BYTES, b".")
                 producer.produce(self._topic, value, partition=0, on_delivery=partial(self._delivered, due_s))
                 due_s += self._pause_s
-            producer.poll(max(due_s - time.monotonic(), 0))
+            # Not poll(): it waits whole milliseconds, and turned round without a pause took one of two cores.
+            time.sleep(max(due_s - time.monotonic(), 0))
             if not is_ready and self.consumed:
                 print("ready", flush=True)
                 is_ready = True
         if producer.flush(_SETTLES_S):
             raise TimeoutError("not all records were taken")
+
+    def _take_answers(self) -> None:
+        while not self._over.is_set():
+            self._producer.poll(0.1)
 
     def _delivered(self, due_s: float, error: Any, _: Any) -> None:
         if error is not None:
