@@ -124,6 +124,11 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None: ...
 
+    def remove_later(self, paths: Sequence[str]) -> Awaitable[None]:
+        """remove or remove_tree for each, beside the loop: to free the pages and blocks of a large file takes tens of
+        milliseconds."""
+        ...
+
     def modified_ms(self, path: str) -> int:
         """When the content last changed, in milliseconds since 1970."""
         ...

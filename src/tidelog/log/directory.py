@@ -201,7 +201,7 @@ class LogDirectory:
         return log
 
     def delete_partition(self, topic: str, partition: int, *, unique_hex: str, now_ms: int) -> None:
-        """Rename the directory now; remove_due takes it away when the delay is over."""
+        """Rename the directory now; take_due has it when the delay is over."""
         log = self.partitions[topic, partition]
         try:
             name = self._part_with(log, unique_hex, DELETE_DIR)
@@ -233,13 +233,13 @@ class LogDirectory:
     def next_removal_ms(self) -> int | None:
         return min((due for due, _ in self._removals), default=None)
 
-    def remove_due(self, now_ms: int, *, limit: int = 2**31) -> int:
-        """Remove deleted directories whose delay is over, at most so many in one go; how many."""
+    def take_due(self, now_ms: int, *, limit: int = 2**31) -> list[str]:
+        """Deleted directories whose delay is over, at most so many in one go: whoever asks removes them, beside the
+        loop. What is still there when the process ends is due at the next start."""
         due = [removal for removal in self._removals if removal[0] <= now_ms][:limit]
         for removal in due:
-            self._disk.remove_tree(f"{self.path}/{removal[1]}")
             self._removals.remove(removal)
-        return len(due)
+        return [f"{self.path}/{name}" for _, name in due]
 
     def truncate_to(self, log: PartitionLog, offset: int) -> None:
         """Truncate, but lower the recovery point on disk first: otherwise a crash would trust what is written next."""

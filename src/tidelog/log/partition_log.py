@@ -459,8 +459,12 @@ class PartitionLog(CleanableLog):
         """When remove_due_files has something to do."""
         return self._removals.next_ms
 
+    def take_due_files(self, now_ms: int) -> list[str]:
+        """The renamed files whose delay is over: whoever asks removes them, beside the loop."""
+        return self._removals.take_due(now_ms)
+
     def remove_due_files(self, now_ms: int) -> int:
-        """Remove the renamed files whose delay is over; how many."""
+        """The same, blocking: for a log of small files; how many."""
         return self._removals.remove_due(self._disk, now_ms)
 
     # Flushing

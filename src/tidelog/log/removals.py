@@ -22,12 +22,16 @@ class Removals:
     def add(self, due_ms: int, paths: Sequence[str]) -> None:
         self._due.append((due_ms, paths))
 
-    def remove_due(self, disk: Disk, now_ms: int) -> int:
-        """Those whose time has come; how many files."""
-        count = 0
+    def take_due(self, now_ms: int) -> list[str]:
+        """Those whose time has come: whoever asks removes them."""
+        taken: list[str] = []
         while self._due and self._due[0][0] <= now_ms:
-            _, paths = self._due.pop(0)
-            for path in paths:
-                disk.remove(path)
-            count += len(paths)
-        return count
+            taken += self._due.pop(0)[1]
+        return taken
+
+    def remove_due(self, disk: Disk, now_ms: int) -> int:
+        """The same, blocking; how many files."""
+        taken = self.take_due(now_ms)
+        for path in taken:
+            disk.remove(path)
+        return len(taken)

@@ -99,16 +99,19 @@ class Housekeeping:
             partition.home.failed(error)
 
     async def remove_due_files(self) -> None:
-        """Deleted topics and segments whose delay is over, some in each turn of the loop until all are gone."""
+        """Deleted topics and segments whose delay is over, beside the loop, some at a time until all are gone."""
         now_ms = self._clock.wall_ms()
         for home in self._partitions.online():
             try:
                 for _ in range(0, home.directory.removals, _REMOVALS_PER_TURN):
-                    if not home.directory.remove_due(now_ms, limit=_REMOVALS_PER_TURN):
+                    due = home.directory.take_due(now_ms, limit=_REMOVALS_PER_TURN)
+                    if not due:
                         break
-                    await asyncio.sleep(0)
+                    await self._disk.remove_later(due)
                 for number, log in enumerate(list(home.directory.partitions.values())):
-                    log.remove_due_files(now_ms)
+                    due = log.take_due_files(now_ms)
+                    if due:
+                        await self._disk.remove_later(due)
                     if number % _SLICE == _SLICE - 1:
                         await asyncio.sleep(0)
             except DiskError as error:

@@ -102,6 +102,17 @@ class OsDisk(OsNames):
         if durable:
             self.sync_dir(os.path.dirname(path))
 
+    def remove_later(self, paths: Sequence[str]) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().run_in_executor(self._threads(), self._remove_all, tuple(paths))
+
+    def _remove_all(self, paths: Sequence[str]) -> None:
+        """Runs in a thread while the loop goes on."""
+        for path in paths:
+            if self.is_dir(path):
+                self.remove_tree(path)
+            else:
+                self.remove(path)
+
     def write_parts(self, fd: int, parts: Sequence[Buffer], position: int) -> int:
         if self._pwritev is None or len(parts) > _IOV_MAX:
             return self.pwrite(fd, b"".join(parts), position)

@@ -329,6 +329,31 @@ class SimDisk:
         loop.call_later(self.faults.sync_delay_s, done)
         return future
 
+    def remove_later(self, paths: Sequence[str]) -> asyncio.Future[None]:
+        """When the time of a sync is over."""
+        self.check_alive()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def done() -> None:
+            if self._crashed or future.done():
+                return
+            try:
+                for path in paths:
+                    if self.is_dir(path):
+                        self.remove_tree(path)
+                    else:
+                        self.remove(path)
+            except SimulatedCrash:
+                return  # nobody is left to hear of it
+            except DiskError as error:
+                future.set_exception(error)
+                return
+            future.set_result(None)
+
+        loop.call_later(self.faults.sync_delay_s, done)
+        return future
+
     # Durability
 
     def sync_dir(self, path: str) -> None:

@@ -56,7 +56,8 @@ class Run:
         self.append(log, 1, timestamp=500, epoch=1, producer_id=9)
         self.flush(log)
         self.expire(directory, log)
-        directory.remove_due(20_000)
+        for path in directory.take_due(20_000):
+            self.disk.remove_tree(path)
         log.remove_due_files(20_000)
         self.append(log, 2, timestamp=20_000, epoch=1)
         directory.close(20_000, high_watermarks={("t", 0): log.log_end_offset}, broker_epoch=3)

@@ -186,9 +186,9 @@ class TestDeletion:
         assert disk.is_dir(f"data/{renamed}")
         assert not disk.exists("data/t-0")
         assert directory.next_removal_ms == 1500
-        assert directory.remove_due(1499) == 0
-        assert directory.remove_due(1500) == 1
-        assert not disk.exists(f"data/{renamed}")
+        assert directory.take_due(1499) == []
+        assert directory.take_due(1500) == [f"data/{renamed}"]
+        assert directory.take_due(1500) == []
 
     def test_a_long_name_is_cut_to_255_characters(self) -> None:
         disk = sim_disk()
@@ -209,9 +209,11 @@ class TestDeletion:
         directory.abandon()
         directory = opened(disk)
         assert directory.partitions == {}
-        assert directory.remove_due(0, limit=2) == 2
-        assert directory.remove_due(0) == 1
-        assert not [name for name in disk.list_dir("data") if name.startswith("t-")]
+        taken = directory.take_due(0, limit=2)
+        assert len(taken) == 2
+        taken += directory.take_due(0)
+        assert sorted(taken) == [f"data/{name}" for name in disk.list_dir("data") if name.startswith("t-")]
+        assert len(taken) == 3
 
     def test_a_new_partition_of_the_name_inherits_nothing(self) -> None:
         disk = sim_disk()
@@ -237,7 +239,7 @@ class TestDeletion:
         assert directory.next_removal_ms is None
         close(directory)
         directory = opened(disk)
-        assert directory.remove_due(10**12) == 0
+        assert directory.take_due(10**12) == []
         assert disk.read_file(f"{path}/{0:020d}.log") == content
         assert directory.partitions == {}
         assert directory.strays == [path]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -470,11 +470,27 @@ def test_a_large_deleted_topic_is_gone_in_one_go_of_many_turns(world: World) -> 
     topic_id = world.partition("t").topic_id
     world.apply(r.RemoveTopicRecord(topic_id=topic_id))
     world.clock.now_ms += 60_000
-    removed: list[int] = []
-    real = world.directory.remove_due
-    world.directory.remove_due = lambda *args, **limit: removed.append(real(*args, **limit)) or removed[-1]  # type: ignore[method-assign,func-returns-value]
+    removed: list[list[str]] = []
+    real = world.directory.take_due
+    world.directory.take_due = lambda *args, **limit: removed.append(real(*args, **limit)) or removed[-1]  # type: ignore[method-assign,func-returns-value]
     run(world.housekeeping.remove_due_files())
     assert world.names() == [] and len(removed) > 1
+
+
+def test_deleted_files_are_removed_beside_the_loop_and_nowhere_else(world: World) -> None:
+    world.create("t", 2)
+    gone, kept = world.partition("t", 0).log, world.partition("t", 1).log
+    world.directory.delete_partition("t", 0, unique_hex="0" * 32, now_ms=0)
+    kept._removals.add(0, [f"{kept.directory}/{0:020}.log.deleted"])
+    asked: list[str] = []
+
+    async def remove_later(paths: Sequence[str]) -> None:
+        asked.extend(paths)
+
+    world.disk.remove_later = remove_later  # type: ignore[method-assign,assignment]
+    run(world.housekeeping.remove_due_files())
+    assert asked == [f"{gone.directory}.{'0' * 32}-delete", f"{kept.directory}/{0:020}.log.deleted"]
+    assert world.disk.exists(asked[0]), "who removes it is the disk, when it has time"
 
 
 def test_a_new_partition_has_its_epoch_on_disk_and_one_that_is_opened_again_waits_for_a_batch() -> None:

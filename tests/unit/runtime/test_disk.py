@@ -353,6 +353,31 @@ def test_a_sync_runs_beside_the_loop_and_covers_what_was_there_before_it(make_di
     assert all(name.startswith("tidelog-sync") for name in threads)
 
 
+def test_files_are_removed_beside_the_loop(
+    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = make_disk()
+    (tmp_path / "f").write_bytes(b"x")
+    entered, go = threading.Event(), threading.Event()
+    real = os.unlink
+
+    def slow(path: str) -> None:
+        entered.set()
+        assert go.wait(5), "the loop waited for the file to be removed"
+        real(path)
+
+    monkeypatch.setattr(os, "unlink", slow)
+
+    async def main() -> None:
+        done = disk.remove_later([str(tmp_path / "f")])
+        await asyncio.get_running_loop().run_in_executor(None, entered.wait)
+        go.set()
+        await done
+
+    asyncio.run(main())
+    assert not (tmp_path / "f").exists()
+
+
 @needs_proc
 def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(make_disk: MakeDisk, tmp_path: Path) -> None:
     disk = make_disk(open_files_max=1)

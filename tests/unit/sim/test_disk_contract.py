@@ -236,6 +236,20 @@ def test_remove_tree_takes_everything_below_and_nothing_beside(place: Place) -> 
     assert place.disk.read_file(place.path("dd/f")) == b"x"
 
 
+def test_files_and_trees_are_removed_later(place: Place) -> None:
+    disk = place.disk
+
+    async def main() -> None:
+        for name in ("d", "d/e", "dd"):
+            disk.make_dirs(place.path(name))
+            disk.replace_file(place.path(f"{name}/f"), b"x")
+        await disk.remove_later([place.path(name) for name in ("d", "dd/f", "missing", "missing/f")])
+        assert disk.list_dir(place.root) == ["dd"]
+        assert disk.list_dir(place.path("dd")) == []
+
+    place.run(main())
+
+
 def test_modified_ms_is_a_date(place: Place) -> None:
     place.disk.replace_file(place.path("f"), b"x")
     assert 1_600_000_000_000 < place.disk.modified_ms(place.path("f")) < 5_000_000_000_000
