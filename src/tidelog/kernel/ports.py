@@ -233,8 +233,9 @@ class Job(Protocol):
         """Load what the steps need, native code for one, which may have to be compiled first."""
         ...
 
-    def step(self, disk: Disk) -> object:
-        """Do some more; what that is, whoever made the job knows."""
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
+        """Do some more; what that is, whoever made the job knows. `give_way` is to be called between pieces of a
+        fraction of a millisecond: then others have their turn."""
         ...
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 from tidelog.kernel.errors import HelperGoneError, JobFailedError, TidelogError
 from tidelog.kernel.ports import Disk, Job, Workers
-from tidelog.runtime.giving_way import GivingWay
+from tidelog.runtime.giving_way import GivingWay, give_way
 
 _LENGTH: Final = Struct(">Q")
 _NICENESS: Final = 10
@@ -160,7 +160,7 @@ def serve(questions: IO[bytes], answers: IO[bytes], disk: Disk) -> None:
                 answer: object = None
             else:
                 assert job is not None
-                answer = giving_way.do(partial(job.step, disk))
+                answer = giving_way.do(partial(job.step, disk, give_way))
         except Exception as error:
             _write(answers, (True, _portable(error)))
         else:

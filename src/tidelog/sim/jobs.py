@@ -26,7 +26,7 @@ class SimJob:
         self._workers = workers
 
     async def step(self) -> object:
-        return await self._workers.run(lambda: self._job.step(self._disk))
+        return await self._workers.run(lambda: self._job.step(self._disk, lambda: None))
 
     async def close(self) -> None:
         pass

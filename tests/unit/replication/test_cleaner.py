@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -165,11 +165,11 @@ async def _bug(world: SimulatedWorld, peer: Peer) -> None:
     tried: list[float] = []
     step = CleanJob.step
 
-    def planted(job: CleanJob, disk: Disk) -> object:
+    def planted(job: CleanJob, disk: Disk, give_way: Callable[[], None]) -> object:
         if "bad" in job._order.directory and len(tried) < 3:
             tried.append(asyncio.get_running_loop().time())
             raise JobFailedError("IndexError('planted')", "Traceback, line 17")
-        return step(job, disk)
+        return step(job, disk, give_way)
 
     with pytest.MonkeyPatch.context() as patch, logged() as lines:
         patch.setattr(CleanJob, "step", planted)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.runtime.giving_way import GivingWay
+from tidelog.runtime import giving_way as giving_way_module
+from tidelog.runtime.giving_way import GivingWay, give_way
 
 
 class Times:
@@ -87,3 +88,12 @@ def test_who_starves_again_is_relieved_for_longer(giving_way: GivingWay, times: 
     giving_way.do(starve)
     times.now_s += 31
     assert giving_way.do(is_beside)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="this system has no such call")
+def test_whoever_gives_way_lets_the_system_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert giving_way_module._yield is os.sched_yield
+    asked: list[bool] = []
+    monkeypatch.setattr(giving_way_module, "_yield", lambda: asked.append(True))
+    give_way()
+    assert asked == [True]

@@ -28,7 +28,7 @@ class Counting:
     def prepare(self) -> None:
         pass
 
-    def step(self, disk: Disk) -> object:
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
         self._count += 1
         disk.open(self._path, create=True).append((b"x",))
         return os.getpid(), self._count
@@ -41,7 +41,7 @@ class Failing:
     def prepare(self) -> None:
         pass
 
-    def step(self, disk: Disk) -> object:
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
         raise self._error
 
 
@@ -56,7 +56,7 @@ class FailingUnportably:
     def prepare(self) -> None:
         pass
 
-    def step(self, disk: Disk) -> object:
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
         raise UnportableError(1)
 
 
@@ -64,9 +64,20 @@ class Endless:
     def prepare(self) -> None:
         pass
 
-    def step(self, disk: Disk) -> object:
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
         threading.Event().wait()
         return None
+
+
+class Polite:
+    """Tells how it is to give way."""
+
+    def prepare(self) -> None:
+        pass
+
+    def step(self, disk: Disk, give_way: Callable[[], None]) -> object:
+        give_way()
+        return f"{give_way.__module__}.{give_way.__qualname__}"
 
 
 def with_jobs(scene: Callable[[ProcessJobs], Coroutine[Any, Any, None]]) -> None:
@@ -80,6 +91,15 @@ def with_jobs(scene: Callable[[ProcessJobs], Coroutine[Any, Any, None]]) -> None
             workers.close()
 
     asyncio.run(main())
+
+
+def test_a_job_is_told_how_to_give_way() -> None:
+    async def scene(jobs: ProcessJobs) -> None:
+        job = await jobs.start(Polite())
+        assert await job.step() == "tidelog.runtime.giving_way.give_way"
+        await job.close()
+
+    with_jobs(scene)
 
 
 def test_a_job_keeps_its_state_in_another_process(tmp_path: Path) -> None:

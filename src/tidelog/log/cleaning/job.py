@@ -7,7 +7,7 @@ of plain values: it may be sent to another process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.kernel.errors import ProtocolError
@@ -56,6 +56,10 @@ class LogCleaned(NamedTuple):
 Step: TypeAlias = Worked | GroupCleaned | LogCleaned
 
 
+def _go_on() -> None:
+    """For whoever is alone."""
+
+
 class CleanJob:
     def __init__(self, order: CleanOrder, twin: TwinName | None = None) -> None:
         """`twin`: native with numba or pure without, if not whichever there is."""
@@ -66,10 +70,10 @@ class CleanJob:
     def prepare(self) -> None:
         Keys(b"", 0, Twin(self._twin).name)
 
-    def step(self, disk: Disk) -> Step:
+    def step(self, disk: Disk, give_way: Callable[[], None] = _go_on) -> Step:
         """UncleanableError when the log is not what it should be; DiskError when the disk fails."""
         if self._steps is None:
-            self._steps = _joined(self._run(disk), self._order.step_bytes)
+            self._steps = _joined(self._run(disk, give_way), self._order.step_bytes)
         try:
             step = next(self._steps)
         except ProtocolError as error:
@@ -79,7 +83,7 @@ class CleanJob:
             self._steps = iter(())
         return step
 
-    def _run(self, disk: Disk) -> Iterator[Step]:
+    def _run(self, disk: Disk, give_way: Callable[[], None]) -> Iterator[Step]:
         order = self._order
         drop_cleaned(disk, order.directory)
         aborted = [entry for source in order.sources for entry in read_aborted(disk, order.directory, source)]
@@ -87,9 +91,10 @@ class CleanJob:
         twin = Twin(self._twin)
         keys = Keys(order.seed, order.keys_max, twin.name)
         read_bytes = written_bytes = 0
-        for read in self._read_keys(disk, twin, ranges, keys):
+        for read in self._read_keys(disk, twin, ranges, keys, give_way):
             read_bytes += read
             yield Worked(read)
+        give_way()
         keys.settle(order.first_dirty_offset)
         end_offset = keys.latest_offset + 1
         keeper = Keeper(
@@ -102,7 +107,7 @@ class CleanJob:
         )
         sources = [source for source in order.sources if source.base_offset < end_offset]
         for group in grouped(sources, segment_bytes=order.segment_bytes, segment_index_bytes=order.segment_index_bytes):
-            cleaned = _CleanedSegment(disk, order, group[0].base_offset, twin)
+            cleaned = _CleanedSegment(disk, order, group[0].base_offset, twin, give_way)
             for work in cleaned.fill(group, keeper):
                 read_bytes += work.read_bytes
                 written_bytes += work.written_bytes
@@ -111,7 +116,9 @@ class CleanJob:
             yield GroupCleaned(tuple(source.base_offset for source in group), cleaned.size)
         yield LogCleaned(end_offset, len(keys), read_bytes, written_bytes)
 
-    def _read_keys(self, disk: Disk, twin: Twin, aborted: AbortedRanges, keys: Keys) -> Iterator[int]:
+    def _read_keys(
+        self, disk: Disk, twin: Twin, aborted: AbortedRanges, keys: Keys, give_way: Callable[[], None]
+    ) -> Iterator[int]:
         """Fill the map from the first dirty offset on; the bytes that were read, now and then. It ends at the end, or
         with a batch when the map is full: then the rest is for another cleaning."""
         order = self._order
@@ -119,13 +126,15 @@ class CleanJob:
             if source.end_offset <= order.first_dirty_offset:
                 continue
             for stretch in read_source(disk, order.directory, source, twin, order.read_bytes):
+                give_way()
                 rows = twin.loops.data_from(stretch.batches, order.first_dirty_offset)
                 gone = {
                     row for row in twin.loops.in_transactions(stretch.batches) if aborted.holds(stretch.header(row))
                 }
                 if gone:
                     rows = [row for row in rows if row not in gone]
-                taken = self._put(stretch, rows, twin, keys)
+                taken = self._put(stretch, rows, twin, keys, give_way)
+                give_way()
                 if taken:
                     keys.latest_offset = stretch.last_offset(taken - 1)
                 yield len(stretch.data)
@@ -133,7 +142,9 @@ class CleanJob:
                     return
             keys.latest_offset = source.end_offset - 1
 
-    def _put(self, stretch: Stretch, rows: Sequence[int], twin: Twin, keys: Keys) -> int:
+    def _put(
+        self, stretch: Stretch, rows: Sequence[int], twin: Twin, keys: Keys, give_way: Callable[[], None]
+    ) -> int:
         """The keys of these batches; how many batches of the stretch that has done with: all but with a full map."""
         if not len(rows):
             return stretch.batches.count
@@ -143,8 +154,9 @@ class CleanJob:
             if len(rows) == 1:
                 raise
             middle = len(rows) // 2
-            taken = self._put(stretch, rows[:middle], twin, keys)
-            return taken if taken < stretch.batches.count else self._put(stretch, rows[middle:], twin, keys)
+            taken = self._put(stretch, rows[:middle], twin, keys, give_way)
+            return taken if taken < stretch.batches.count else self._put(stretch, rows[middle:], twin, keys, give_way)
+        give_way()
         taken = keys.put(columns, [True] * len(rows), self._order.first_dirty_offset)
         return int(rows[taken]) if taken < len(rows) else stretch.batches.count
 
@@ -169,8 +181,11 @@ def _joined(steps: Iterator[Step], step_bytes: int) -> Iterator[Step]:
 class _CleanedSegment:
     """The segment that is written, and its indexes."""
 
-    def __init__(self, disk: Disk, order: CleanOrder, base_offset: int, twin: Twin) -> None:
+    def __init__(
+        self, disk: Disk, order: CleanOrder, base_offset: int, twin: Twin, give_way: Callable[[], None]
+    ) -> None:
         self._disk = disk
+        self._give_way = give_way
         self._order = order
         self._twin = twin
         self._segment = Segment.create(disk, order.directory, base_offset, now_ms=order.now_ms, suffix=CLEANED)
@@ -184,8 +199,11 @@ class _CleanedSegment:
         for source in group:
             for stretch in read_source(self._disk, order.directory, source, self._twin, order.read_bytes):
                 before = self.size
+                self._give_way()
                 for kept in keeper.keep(stretch, ends_group=source is group[-1]):
+                    self._give_way()
                     self._write(kept)
+                self._give_way()
                 for aborted in keeper.aborted:
                     self._segment.note_aborted(aborted)
                 keeper.aborted.clear()

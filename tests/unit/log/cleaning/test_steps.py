@@ -51,6 +51,27 @@ def test_a_step_is_as_large_as_ordered_or_ends_with_a_group() -> None:
     assert [type(step) for step in whole[:-1]] == [Worked, GroupCleaned] * (len(whole) // 2)
 
 
+def test_it_gives_way_between_reading_looking_and_writing() -> None:
+    """With a thread that keeps its core until the next tick, whoever is ready waits for milliseconds."""
+    disk = sim_disk()
+    log = open_log(disk, COMPACT)
+    for number in range(4):
+        put(log, (b"%d" % number, b"x"))
+    roll(log)
+    job = CleanJob(clean_order(log, range_of(log), now_ms=0, keys_max=99, seed=SEED, step_bytes=1), "pure")
+    turns: list[int] = []
+    given = 0
+
+    def give_way() -> None:
+        nonlocal given
+        given += 1
+
+    while not isinstance(job.step(disk, give_way), GroupCleaned):
+        turns.append(given)
+        given = 0
+    assert turns == [3, 4], "the keys of a stretch: read, decoded, taken; what stays of it: settled, read, kept, written"
+
+
 def test_the_keys_are_let_go_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper process waits for its next job with the last one in hand."""
     made: list[weakref.ref[Keys]] = []
