@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +24,6 @@ from tidelog.runtime.file import PROBED_FROM, OsFile
 from tidelog.runtime.names import OsNames
 from tidelog.runtime.replacing import Replacing
 from tidelog.runtime.syncfs import find_syncfs
-from tidelog.runtime.write_out import LARGE_BYTES, PORTION_BYTES, find_write_out
 
 _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _WRITE_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -61,7 +59,6 @@ class OsDisk(OsNames):
         self._replacing = Replacing(self._replace_file)
         self._file_systems: dict[int, int] = {}
         self._syncfs = find_syncfs()
-        self._write_out = find_write_out()
         self.is_cached = find_cachestat()
         self._data_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
         self.pwrite: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", _seek_and_write)
@@ -256,8 +253,6 @@ class OsDisk(OsNames):
 
     def _sync_pinned(self, pinned: list[tuple[OsFile, int]], directories: Sequence[str]) -> None:
         """Runs in a thread while the loop goes on."""
-        for file, _ in pinned:
-            self._write_out_large(file)
         if len(pinned) > _SYNCFS_FROM_FILES and self._sync_file_systems(pinned, directories):
             return
         for file, _ in pinned:
@@ -273,19 +268,6 @@ class OsDisk(OsNames):
                 continue
             except OSError as error:
                 raise disk_error("sync", directory, error) from None
-
-    def _write_out_large(self, file: OsFile) -> None:
-        position, end = file._written_out, file._size
-        file._written_out = end
-        if self._write_out is None or file.fd < 0 or end - position < LARGE_BYTES:
-            return
-        try:
-            for start in range(position, end, PORTION_BYTES):
-                self._write_out(file.fd, start, min(PORTION_BYTES, end - start))
-        except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
-                raise disk_error("sync", file.path, error) from None
-            self._write_out = None
 
     def _sync_one(self, file: OsFile) -> None:
         if file.fd >= 0:

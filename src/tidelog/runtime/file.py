@@ -35,7 +35,6 @@ class OsFile:
         "_size",
         "_synced_changes",
         "_syncs",
-        "_written_out",
         "fd",
         "truncations",
         "used",
@@ -50,7 +49,6 @@ class OsFile:
         self._changes = 0
         self._synced_changes = 0
         self._syncs = 0
-        self._written_out = size
         self._cold_reads = 0
         self._nowait = _NOWAIT
         self._is_random = False
@@ -199,7 +197,6 @@ class OsFile:
         except OSError as error:
             raise disk_error("truncate", self._path, error) from None
         self._size = size
-        self._written_out = min(self._written_out, size)
         self.truncations += 1
 
     def sync(self) -> None:

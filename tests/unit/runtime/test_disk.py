@@ -19,7 +19,6 @@ from tidelog.runtime import syncfs as syncfs_module
 from tidelog.runtime.disk import OsDisk, OsFile
 from tidelog.runtime.ephemeral import EphemeralDisk
 from tidelog.runtime.syncfs import find_syncfs
-from tidelog.runtime.write_out import find_write_out
 
 MakeDisk = Callable[..., OsDisk]
 
@@ -757,76 +756,3 @@ def test_a_clean_file_in_a_round_keeps_the_descriptor_that_the_thread_uses(
         await done
 
     asyncio.run(script())
-
-
-class WrittenOut:
-    """In place of sync_file_range and fdatasync: who was called, in which order."""
-
-    def __init__(self, disk: OsDisk, monkeypatch: pytest.MonkeyPatch, error: int | None = None) -> None:
-        self.calls: list[object] = []
-        self.error = error
-        monkeypatch.setattr(disk_module, "LARGE_BYTES", 100)
-        monkeypatch.setattr(disk_module, "PORTION_BYTES", 40)
-        disk._write_out = self.write_out
-        disk._data_sync = lambda _: self.calls.append("sync")
-
-    def write_out(self, fd: int, position: int, length: int) -> None:
-        self.calls.append((position, length))
-        if self.error is not None:
-            raise OSError(self.error, os.strerror(self.error))
-
-
-def test_what_is_new_in_a_large_file_is_written_out_in_portions_before_its_sync(
-    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = make_disk()
-    (tmp_path / "f").write_bytes(bytes(1000))
-    file = disk.open(str(tmp_path / "f"))
-    seen = WrittenOut(disk, monkeypatch)
-    for size, expected in ((99, []), (100, [(1099, 40), (1139, 40), (1179, 20)]), (20, [])):
-        file.append((bytes(size),))
-        disk.sync_now([file])
-        assert seen.calls == [*expected, "sync"]
-        seen.calls.clear()
-    file.truncate(10)
-    file.append((bytes(120),))
-    disk.sync_now([file])
-    assert seen.calls == [(10, 40), (50, 40), (90, 40), "sync"], "what was cut off and written again is new"
-
-
-def test_an_error_of_writing_out_fails_the_round_because_the_sync_would_not_tell_it_again(
-    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = make_disk()
-    file = disk.open(str(tmp_path / "f"), create=True)
-    seen = WrittenOut(disk, monkeypatch, errno.EIO)
-    file.append((bytes(200),))
-    with pytest.raises(DiskError, match="Input/output"):
-        disk.sync_now([file])
-    assert seen.calls == [(0, 40)]
-    with pytest.raises(DiskError, match="earlier sync"):
-        disk.sync_now([file])
-
-
-def test_a_system_that_cannot_write_out_syncs_all_the_same(
-    make_disk: MakeDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = make_disk()
-    file = disk.open(str(tmp_path / "f"), create=True)
-    seen = WrittenOut(disk, monkeypatch, errno.ENOSYS)
-    for _ in range(2):
-        file.append((bytes(200),))
-        disk.sync_now([file])
-    assert seen.calls == [(0, 40), "sync", "sync"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="sync_file_range is Linux's")
-def test_writing_out_raises_what_the_system_says(tmp_path: Path) -> None:
-    write_out = find_write_out()
-    assert write_out is not None
-    with (tmp_path / "f").open("wb") as file:
-        file.write(bytes(10_000))
-        file.flush()
-        write_out(file.fileno(), 0, 10_000)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        write_out(-1, 0, 10_000)
