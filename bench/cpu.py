@@ -17,6 +17,15 @@ class Cpu(NamedTuple):
         return Cpu(self.user_s - earlier.user_s, self.system_s - earlier.system_s)
 
 
+def own_cpu_of(pid: int) -> Cpu:
+    """Of the process alone. Zero where there is no /proc."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return Cpu(0.0, 0.0)
+    return Cpu(int(fields[11]) / _TICKS, int(fields[12]) / _TICKS)
+
+
 def cpu_of(pid: int) -> Cpu:
     """Of the process, of its living helpers, and of those that have ended. Zero where there is no /proc."""
     user = system = 0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Producer
 
 from bench import topics
-from bench.cpu import cpu_of, stolen_s
+from bench.cpu import cpu_of, own_cpu_of, stolen_s
 from bench.lab import page_cache
 from bench.tidelog_node import TidelogNode
 from tidelog.spark.session import local_session
@@ -58,6 +58,13 @@ class Read(NamedTuple):
     rows_per_s: float
     broker_cpu_s: float
     stolen_cores: float
+    jvm_cpu_s: float
+    python_cpu_s: float
+    """Of what the JVM has started: planners and workers."""
+
+    @property
+    def cpu_s(self) -> float:
+        return self.broker_cpu_s + self.jvm_cpu_s + self.python_cpu_s
 
 
 class Bench:
@@ -66,6 +73,9 @@ class Bench:
         self.spark = spark
         self.address = node.bootstrap_servers
         self.pid = node.process.pid
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        self.jvm = int(jvm.java.lang.ProcessHandle.current().pid())
         self.home = home
         self.data = node.directory
         self.number = 0
@@ -89,15 +99,21 @@ class Bench:
                 self.spark.readStream.format(SIDES[side]).options(**options).load(), where, where / "table"
             ),
         }
-        cpu, stolen, started = cpu_of(self.pid), stolen_s(), time.monotonic()
+        cpu, stolen, started = self._cpu_s(), stolen_s(), time.monotonic()
         work[way]()
         took = time.monotonic() - started
-        found = Read(took, rows / took, sum(cpu_of(self.pid).since(cpu)), (stolen_s() - stolen) / max(took, 0.01))
+        broker, jvm, python = (now - before for now, before in zip(self._cpu_s(), cpu, strict=True))
+        found = Read(took, rows / took, broker, (stolen_s() - stolen) / max(took, 0.01), jvm, python)
         if way == "parquet":
             landed = self.spark.read.parquet(str(where / "table")).count()
             assert landed == rows, f"{side}: {landed} of {rows} rows are in the table"
         shutil.rmtree(where, ignore_errors=True)
         return found
+
+    def _cpu_s(self) -> tuple[float, float, float]:
+        """Of the broker, the JVM, and the Python processes of Spark, up to now."""
+        jvm = sum(own_cpu_of(self.jvm))
+        return sum(cpu_of(self.pid)), jvm, sum(cpu_of(self.jvm)) - jvm
 
 
 def _batch(frame: DataFrame) -> None:
@@ -208,8 +224,8 @@ def _measure(
 
 
 def render(results: dict[str, list[Read]]) -> str:
-    titles = ("rows/s", "against the JVM", "at least", "the broker path", "at least", "broker CPU s", "stolen")
-    widths = (12, 16, 9, 16, 9, 13, 7)
+    titles = ("rows/s", "against the JVM", "at least", "the broker path", "at least", "CPU s: all", "broker", "Python", "JVM", "stolen")
+    widths = (12, 16, 9, 16, 9, 11, 7, 7, 7, 7)
     head = " ".join(f"{title:>{width}}" for title, width in zip(titles, widths, strict=True))
     lines = ["", f"{'':44} {head}"]
     for key, found in results.items():
@@ -219,7 +235,10 @@ def render(results: dict[str, list[Read]]) -> str:
             f"{_rows_per_s(found):,.0f}",
             *_against(found, results.get(f"{start}, jvm") if name != "jvm" else None, aim),
             *_against(found, results.get(f"{start}, tidelog") if name == "segments" else None, SEGMENTS_AIM),
+            f"{statistics.median(one.cpu_s for one in found):.2f}",
             f"{statistics.median(one.broker_cpu_s for one in found):.2f}",
+            f"{statistics.median(one.python_cpu_s for one in found):.2f}",
+            f"{statistics.median(one.jvm_cpu_s for one in found):.2f}",
             f"{statistics.median(one.stolen_cores for one in found):.2f}",
         ]
         lines.append(f"{key:44} " + " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)))

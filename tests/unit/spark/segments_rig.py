@@ -14,6 +14,7 @@ from tests.spark.sourcing import Log
 from tidelog.spark.client_config import Isolation
 from tidelog.spark.link import Link
 from tidelog.spark.source import rows
+from tidelog.spark.source.task import Task
 from tidelog.testing import Broker
 
 FROM_BROKER = "came from the broker"
@@ -26,7 +27,7 @@ class Rig(Log):
     def link(self) -> Link:
         return Link({"bootstrap.servers": self.bootstrap})
 
-    def task(self, topic: str, dirs: Sequence[Path | str] = (), **changes: Any) -> rows.Task:
+    def task(self, topic: str, dirs: Sequence[Path | str] = (), **changes: Any) -> Task:
         isolation: Isolation = changes.get("isolation", "read_committed")
         with self.link() as link:
             found = {
@@ -44,7 +45,7 @@ class Rig(Log):
             "silence_s": 60,
             "log_dirs": tuple(map(str, dirs)),
         }
-        return rows.Task(**{**fixed, **found, **changes})
+        return Task(**{**fixed, **found, **changes})
 
     def read(self, topic: str, dirs: Sequence[Path | str] = (), **changes: Any) -> list[dict[str, Any]]:
         return as_rows(rows.read(self.task(topic, dirs, **changes)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -126,3 +128,15 @@ def test_a_time_bounds_from_below_only() -> None:
     assert bounds.time_min_ms == 1001
     found = bounds.narrowed(ALL, {("a", 0): 40, ("a", 1): None, ("b", 0): 0})
     assert found == {("a", 0): (40, 100), ("b", 0): (0, 7)}
+
+
+def test_a_planner_imports_nothing_that_only_a_worker_needs() -> None:
+    # Spark starts a process for each stream to plan it, and nothing is read before that has imported what it needs.
+    code = (
+        "import sys, tidelog.spark.source.stream, tidelog.spark.source.batch, tidelog.spark.source.tasks as tasks;"
+        "from tidelog.spark.source.options import parse_options;"
+        "tasks.pieces({('t', 0): (0, 1)}, {}, parse_options({'kafka.bootstrap.servers': 'h:1', 'subscribe': 't'}));"
+        "print(*{'numba', 'pyarrow.compute', 'tidelog.spark.source.rows'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

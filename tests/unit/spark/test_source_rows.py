@@ -16,12 +16,13 @@ from tidelog.protocol.records import decode, decode_scanned
 from tidelog.spark.pump import Chunk
 from tidelog.spark.source import decoding, rows
 from tidelog.spark.source.decoding import Decoder
+from tidelog.spark.source.task import Task
 
 BIG = 2**62
 
 
-def task(end: int = 1000) -> rows.Task:
-    return rows.Task(
+def task(end: int = 1000) -> Task:
+    return Task(
         kafka={},
         topic="t",
         partition=3,

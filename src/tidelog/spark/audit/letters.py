@@ -72,7 +72,8 @@ class Letters:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The records as the source gives them, headers and all, of every flow."""
-        from tidelog.spark.source.rows import Task, read_through
+        from tidelog.spark.source.rows import read_through
+        from tidelog.spark.source.task import Task
 
         numbers = self._link.existing([self._topic]).get(self._topic, [])
         places = [(self._topic, number) for number in numbers]

@@ -19,7 +19,8 @@ from tidelog.spark.segments.markers import Markers
 from tidelog.spark.segments.segment import Piece
 from tidelog.spark.segments.walk import Walk
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 2 << 20
+"""Compressed to half, as much is: one portion of the decoder."""
 _PROBE_BYTES: Final = 1
 _LOG: Final = logging.getLogger(__name__)
 

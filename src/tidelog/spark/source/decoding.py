@@ -13,7 +13,7 @@ from tidelog.protocol.batch import CODEC_MASK
 from tidelog.protocol.records import Batches, Columns, Scratch, decode_scanned, scan
 from tidelog.protocol.records.twins import chosen_twin, module
 
-PORTION_BYTES: Final = 2 << 20
+PORTION_BYTES: Final = 4 << 20
 """About so large is a portion when it is decompressed, and the Arrow batch that is made of it."""
 
 

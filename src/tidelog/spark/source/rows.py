@@ -6,7 +6,6 @@ Raw batches are fetched ahead and decoded natively (decoding.py); no object is m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,35 +18,14 @@ from tidelog.client.metadata import TopicPartition
 from tidelog.protocol.batch import iter_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import Columns
-from tidelog.spark.client_config import Isolation
 from tidelog.spark.link import Link
 from tidelog.spark.pump import Chunk, Stretch, TopicChangedError
 from tidelog.spark.source.decoding import Decoder
 from tidelog.spark.source.loss import report_loss
+from tidelog.spark.source.task import Task
 
 MICROSECONDS: Final = pa.timestamp("us", "UTC")
 _MS_MAX: Final = (2**63 - 1) // 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """All that a worker needs to know; it is pickled."""
-
-    kafka: dict[str, str]
-    topic: str
-    partition: int
-    start: int
-    end: int
-    topic_id: str | None
-    isolation: Isolation
-    headers: bool
-    fail_on_data_loss: bool
-    silence_s: float
-    log_dirs: tuple[str, ...] = ()
-    """Where to look for the segments before the broker is asked for their bytes (read=segments)."""
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} from offset {self.start} to {self.end}"
 
 
 def read(task: Task) -> Iterator[pa.RecordBatch]:

@@ -9,12 +9,12 @@ from pyspark.sql.datasource import InputPartition
 
 from tidelog.spark.source.options import SourceOptions
 from tidelog.spark.source.splitting import Range, split
+from tidelog.spark.source.task import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog.spark.link import At
-    from tidelog.spark.source.rows import Task
 
 
 class Piece(InputPartition):  # type: ignore[misc]  # pyspark has no types here
@@ -24,8 +24,6 @@ class Piece(InputPartition):  # type: ignore[misc]  # pyspark has no types here
 
 
 def pieces(ranges: Mapping[At, Range], ids: Mapping[str, str], options: SourceOptions) -> list[Piece]:
-    from tidelog.spark.source.rows import Task
-
     parts = split(ranges, at_least=options.min_partitions, records_max=options.max_records_per_partition)
     return [
         Piece(
