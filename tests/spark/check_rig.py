@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Ends = Mapping[str, int]
-"""By topic; the first partition's end."""
+"""By topic, or by the ingest flow where several read one topic; the first partition's end."""
 Change = Callable[[pa.Table], "pa.Table | None"]
 """Of a file's rows; None when it has none of those that are to be changed."""
 
@@ -61,7 +61,10 @@ class World:
         checkpoint = self.pipeline.work / "checkpoints" / flow
         note_definition(self.pipeline, one, query)
         kind_of(one).sink(one, self.pipeline).write(plans.stream(flow), query, batch, f"{batch}-0")
-        lines = [json.dumps({topic: {"0": ends[topic]}}) for topic in self._topics(flow)]
+        # As Spark: a line for each source in the order of the plan, also where two are of one topic.
+        lines = [
+            json.dumps({_topic(source): {"0": _of(source, ends)}}) for source in ingests_behind(self.pipeline, one)
+        ]
         files = {"metadata": json.dumps({"id": query}), f"offsets/{batch}": "\n".join(["v1", "{}", *lines])}
         files |= {f"commits/{batch}": "v1\n{}"} if commit else {}
         for name, content in files.items():
@@ -74,19 +77,24 @@ class World:
         assert name == flow
         return finding
 
-    def _topics(self, flow: str) -> list[str]:
-        found = [topic for one in ingests_behind(self.pipeline, self.pipeline.flows[flow]) for topic in one.topics]
-        return list(dict.fromkeys(found))
-
     def _source(self, starts: Ends, ends: Ends) -> Callable[[Ingest, bool], DataFrame]:
         def read(ingest: Ingest, committing: bool) -> DataFrame:
             options = source_options(self.pipeline, ingest)
-            (topic,) = ingest.topics
-            options["startingOffsets"] = json.dumps({topic: {"0": starts.get(topic, 0)}})
-            options["endingOffsets"] = json.dumps({topic: {"0": ends[topic]}})
+            topic, start = _topic(ingest), _of(ingest, starts) if starts else 0
+            options["startingOffsets"] = json.dumps({topic: {"0": start}})
+            options["endingOffsets"] = json.dumps({topic: {"0": _of(ingest, ends)}})
             return self.spark.read.format("tidelog").options(**options).load()
 
         return read
+
+
+def _topic(ingest: Ingest) -> str:
+    (topic,) = ingest.topics
+    return topic
+
+
+def _of(ingest: Ingest, ends: Ends) -> int:
+    return ends[ingest.name] if ingest.name in ends else ends[_topic(ingest)]
 
 
 def tamper(table: Table, change: Change) -> Callable[[], None]:

@@ -20,7 +20,7 @@ from tidelog.spark.pipeline.join_audit import JoinRecords
 from tidelog.spark.pipeline.join_rows import both
 from tidelog.spark.pipeline.joining import Joining
 from tidelog.spark.pipeline.kinds import join as kind
-from tidelog.spark.pipeline.kinds.join import Join
+from tidelog.spark.pipeline.kinds.join import SIDES, Join
 from tidelog.spark.pipeline.kinds.kind import PlanError
 from tidelog.spark.pipeline.looking_up import LookupSink
 from tidelog.spark.pipeline.sinks import table_of
@@ -213,11 +213,17 @@ def waiting(flow: Join, tmp_path: Path) -> set[Place]:
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id": "q"}')
     assert flow.interval is not None
-    told = JoinRecords(flow, flow.interval, tmp_path / "work")
-    records = [list(outlet()) for outlet in (told.joined, told.unmatched, told.late, told.waiting)]
-    places = [(r["topic"], r["partition"], r["offset"]) for found in records for b in found for r in b.to_pylist()]
-    assert max(Counter(places).values()) == 1
-    return {(r["topic"], r["partition"], r["offset"]) for b in records[-1] for r in b.to_pylist()}
+    waits: set[Place] = set()
+    places: Counter[Place] = Counter()
+    for side in SIDES:
+        told = JoinRecords(flow, flow.interval, side, tmp_path / "work")
+        records = [list(outlet()) for outlet in (told.joined, told.unmatched, told.late, told.waiting)]
+        places.update(
+            (r["topic"], r["partition"], r["offset"]) for found in records for b in found for r in b.to_pylist()
+        )
+        waits |= {(r["topic"], r["partition"], r["offset"]) for b in records[-1] for r in b.to_pylist()}
+    assert max(places.values()) == 1
+    return waits
 
 
 @pytest.mark.parametrize(
@@ -285,5 +291,5 @@ def reads_right(table: LakeTable) -> list[tuple[Any]]:
 
 def outlet_rows(flow: Join, pipeline: Pipeline) -> list[Any]:
     nothing: Any = None
-    (outlet,) = kind.outlets(flow, pipeline, nothing)
+    (outlet,) = kind.outlets(flow, pipeline, nothing, flow.left)
     return list(outlet.table.rows())

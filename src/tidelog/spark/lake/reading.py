@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.spark.lake.errors import DamagedError, SchemaError
@@ -19,15 +20,17 @@ COORDINATES: Final = pa.schema(
 _BATCH_ROWS: Final = 65_536
 
 
-def coordinates(store: Store, prefix: str = "") -> Iterator[pa.RecordBatch]:
-    """Only these columns are read, a file at a time and a batch of its rows at a time."""
+def coordinates(store: Store, prefix: str = "", only: tuple[str, str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Only these columns are read, a file at a time and a batch of its rows at a time. `only`: rows with this text in
+    this column."""
     schema = store.schema()
     if schema is None:
         return
     names = [prefix + name for name in COORDINATES.names]
-    if lacking := [name for name in names if name not in schema.names]:
+    needed = [*names, only[0]] if only is not None else names
+    if lacking := [name for name in needed if name not in schema.names]:
         raise SchemaError(f"the table in {store.root} has no {', '.join(lacking)}: its rows cannot be told apart")
-    wanted = [name for name in names if name not in store.partition_by()]
+    wanted = [name for name in needed if name not in store.partition_by()]
     for file in store.files():
         try:
             source = pq.ParquetFile(store.open_path(file.path))
@@ -38,7 +41,9 @@ def coordinates(store: Store, prefix: str = "") -> Iterator[pa.RecordBatch]:
             ) from None
         try:
             for batch in source.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
-                whole = with_partition(batch, file.partition, schema).select(names)
-                yield conform(whole.rename_columns(COORDINATES.names), COORDINATES)
+                whole = with_partition(batch, file.partition, schema)
+                if only is not None:
+                    whole = whole.filter(pc.equal(whole.column(only[0]), only[1]))
+                yield conform(whole.select(names).rename_columns(COORDINATES.names), COORDINATES)
         finally:
             source.close()

@@ -193,12 +193,13 @@ class LakeTable:
     def exists(self) -> bool:
         return self._store.schema() is not None
 
-    def rows(self, prefix: str = "") -> Iterator[pa.RecordBatch]:
+    def rows(self, prefix: str = "", only: tuple[str, str] | None = None) -> Iterator[pa.RecordBatch]:
         """topic, partition, offset, timestamp of every row that is committed now. None where there is no table yet.
 
         prefix: of the columns they are in, where a row has those of several records.
+        only: (column, text), where rows of several flows are in one table; those that have this text there.
         """
-        return reading.coordinates(self._store, prefix)
+        return reading.coordinates(self._store, prefix, only)
 
     def count(self) -> int:
         """Rows, by what the commits say of their files."""

@@ -137,7 +137,7 @@ def _report(sessions: Sessions, pipeline: Pipeline, flow: Flow, origin: Origin, 
     ingest = origin.ingest
     kind = kind_of(flow)
     with Link({**ingest.kafka, "bootstrap.servers": pipeline.bootstrap_servers}) as link:
-        outlets = kind.outlets(flow, pipeline, link) if kind.outlets is not None else []
+        outlets = kind.outlets(flow, pipeline, link, ingest.name) if kind.outlets is not None else []
         if not outlets:
             return None
         asked = pipeline.audit

@@ -1,4 +1,7 @@
-"""Where the records of a join's sides have ended up, for `check`: each is joined, unmatched, late, or still waiting.
+"""Where the records of a join's side have ended up, for `check`: each is joined, unmatched, late, or still waiting.
+
+Each side is told by itself. Both may read one topic, and then a record is a row of either: joined as the left one,
+say, and unmatched as the right one. Its coordinates are the same in both, so only the side tells them apart.
 
 A record may be in several pairs; it counts once. Waiting are the rows of the state that have found no partner: it is
 looked at first and told last, without what the tables have by then. So a row that found its partner in between, or in
@@ -18,7 +21,7 @@ from tidelog.spark.pipeline.batch_state import Manifest, kept_home, query_of, re
 from tidelog.spark.pipeline.join_batch import ROWS
 from tidelog.spark.pipeline.join_rows import MS, PLACE, SIDE, effective
 from tidelog.spark.pipeline.kinds.ingest import Ingest
-from tidelog.spark.pipeline.kinds.join import SIDES, Interval, Join
+from tidelog.spark.pipeline.kinds.join import SIDES, Interval, Join, Side
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.sinks import table_of
 
@@ -30,17 +33,16 @@ if TYPE_CHECKING:
 LOOKS: Final = 5  # a flow that runs removes folders that no manifest names any more
 
 
-def outlets_of(flow: Join, pipeline: Pipeline) -> Sequence[Outlet]:
+def outlets_of(flow: Join, pipeline: Pipeline, side: Side) -> Sequence[Outlet]:
     """None where rows cannot be told by records: a query may drop or multiply them."""
     from tidelog.spark.audit import Outlet
 
-    sides = [pipeline.flows[name] for name in flow.inputs]
-    if not all(isinstance(side, Ingest) for side in sides):
+    if not all(isinstance(pipeline.flows[name], Ingest) for name in flow.inputs):
         return []
     if flow.interval is None:
         table = table_of(flow.table)
-        return [Outlet("lake", _Rows(lambda: Seen().each(table.rows("left_"))))]
-    told = JoinRecords(flow, flow.interval, pipeline.work)
+        return [Outlet("lake", _Rows(lambda: Seen().each(table.rows(f"{side}_"))))]
+    told = JoinRecords(flow, flow.interval, side, pipeline.work)
     return [
         Outlet("joined", _Rows(told.joined)),
         Outlet("unmatched", _Rows(told.unmatched)),
@@ -94,11 +96,12 @@ def _numbers(batch: pa.RecordBatch, column: str) -> Any:
 
 
 class JoinRecords:
-    """One look at all outlets, in the order in which the audit asks for them."""
+    """One look at all outlets of a side, in the order in which the audit asks for them."""
 
-    def __init__(self, flow: Join, interval: Interval, work: Path) -> None:
+    def __init__(self, flow: Join, interval: Interval, side: Side, work: Path) -> None:
         self._flow = flow
         self._interval = interval
+        self._side: Side = side
         self._work = work
         self._seen = Seen()
         self._state: list[pa.RecordBatch] = []
@@ -106,15 +109,13 @@ class JoinRecords:
     def joined(self) -> Iterator[pa.RecordBatch]:
         self._state = self._waiting_now()
         self._seen = Seen()
-        table = table_of(self._flow.table)
-        for side in SIDES:
-            yield from self._seen.each(table.rows(f"{side}_"))
+        yield from self._seen.each(table_of(self._flow.table).rows(f"{self._side}_"))
 
     def unmatched(self) -> Iterator[pa.RecordBatch]:
-        return self._noted(table_of(self._flow.unmatched).rows())
+        return self._noted(table_of(self._flow.unmatched).rows(only=(SIDE, self._side)))
 
     def late(self) -> Iterator[pa.RecordBatch]:
-        return self._noted(table_of(self._flow.late).rows())
+        return self._noted(table_of(self._flow.late).rows(only=(SIDE, self._side)))
 
     def waiting(self) -> Iterator[pa.RecordBatch]:
         return self._seen.each(self._state)
@@ -138,21 +139,19 @@ class JoinRecords:
         return []
 
     def _waiting_in(self, home: Path, manifest: Manifest) -> list[pa.RecordBatch]:
-        """Those that have found a partner are among them: they are in the table."""
+        """Of this side. Those that have found a partner are among them: they are in the table."""
         return [self._not_over(batch, manifest) for batch in _read(home, manifest, ROWS, (*PLACE, SIDE, MS))]
 
     def _not_over(self, batch: pa.RecordBatch, manifest: Manifest) -> pa.RecordBatch:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        watermarks = effective(self._interval, manifest.sides_ms)
-        sides = batch.column(SIDE).to_numpy(zero_copy_only=False)
-        over = np.zeros(batch.num_rows, bool)
-        for side, other in zip(SIDES, reversed(SIDES), strict=True):
-            if other in watermarks:
-                until_ms = _numbers(batch, MS) + self._interval.reach_ms(side)
-                over |= (sides == side) & (until_ms < watermarks[other])
-        return pc.filter(batch, pa.array(~over)).select(list(PLACE))
+        ours = batch.filter(pc.equal(batch.column(SIDE), self._side))
+        (other,) = (side for side in SIDES if side != self._side)
+        until_ms = _numbers(ours, MS) + self._interval.reach_ms(self._side)
+        # Without a watermark of the other side nothing is over.
+        ends_ms = effective(self._interval, manifest.sides_ms).get(other, until_ms)
+        return ours.filter(pa.array(until_ms >= ends_ms)).select(list(PLACE))
 
 
 def _read(home: Path, manifest: Manifest, part: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

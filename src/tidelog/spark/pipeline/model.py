@@ -59,6 +59,11 @@ class Flow:
         """The flows whose streams it reads."""
         return ()
 
+    @property
+    def inputs_in_order(self) -> bool:
+        """Whether its plan has each of its inputs once, in their order; a query of a user's may have them anyhow."""
+        return len(self.inputs) < 2
+
     def input_key(self, name: str) -> str:
         """Which key of the file names that input."""
         return "from"

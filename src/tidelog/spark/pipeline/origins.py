@@ -1,13 +1,14 @@
 """Which topics are behind a flow, and how far its checkpoint claims to have come in them.
 
-A checkpoint has a line of offsets for each source of the query, in the order of its plan. Which ingest flow a line is
-of is told by the topics that it names; nothing has to be planned for it.
+A checkpoint has a line of offsets for each source of the query, in the order of its plan; nothing has to be planned to
+tell whose they are. A flow that reads ingest flows themselves has them in the order of its inputs, so two may be of one
+topic. What a query in between makes of that order only Spark knows: then a line is told by the topics that it names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,16 +42,19 @@ def origins_of(pipeline: Pipeline, flow: Flow, *, batch: int | None = None) -> l
     """Of each ingest flow behind the flow, itself among them, once. `batch`: up to that one, not the last."""
     from tidelog.spark.audit.checkpoint import claims_of
 
-    ingests = list(dict.fromkeys(one.name for one in ingests_behind(pipeline, flow)))
+    ingests = list({one.name: one for one in ingests_behind(pipeline, flow)}.values())
     claims = claims_of(checkpoint_of(pipeline, flow), batch=batch)
+    if not claims:
+        return [Origin(ingest=ingest, claim=None, starts=None) for ingest in ingests]
+    noted = starts_of(pipeline.work, flow.name)
+    in_order = (
+        flow.inputs == tuple(one.name for one in ingests) and flow.inputs_in_order and len(claims) == len(ingests)
+    )
     found = []
-    for name in ingests:
-        ingest = pipeline.flows[name]
-        assert isinstance(ingest, Ingest)
-        claim = _claim(ingest, claims, len(ingests)) if claims else None
-        anew = claim.created_anew if claim is not None else frozenset()
-        starts = _starts(pipeline, flow, ingest, anew) if claim is not None else None
-        found.append(Origin(ingest=ingest, claim=claim, starts=starts))
+    for number, ingest in enumerate(ingests):
+        claim = _claim(ingest, claims[number : number + 1] if in_order else claims, len(ingests))
+        begun = noted[number : number + 1] if in_order else noted
+        found.append(Origin(ingest=ingest, claim=claim, starts=_starts(pipeline, ingest, begun, claim.created_anew)))
     return found
 
 
@@ -91,11 +95,13 @@ def _is_of(ingest: Ingest, offsets: Mapping[At, int]) -> bool:
     return all(ingest.takes(topic) or topic == retry for topic, _ in offsets)
 
 
-def _starts(pipeline: Pipeline, flow: Flow, ingest: Ingest, anew: frozenset[str]) -> dict[At, int] | None:
+def _starts(
+    pipeline: Pipeline, ingest: Ingest, noted: Sequence[Mapping[At, int]], anew: frozenset[str]
+) -> dict[At, int] | None:
     """A flow that began at the end of its topics owes what came after; of a topic that came anew, all."""
     if ingest.starting != "latest":
         return None
-    noted = next((one for one in starts_of(pipeline.work, flow.name) if _is_of(ingest, one)), None)
-    if noted is None:
+    begun = next((one for one in noted if _is_of(ingest, one)), None)
+    if begun is None:
         raise OriginError(f"{ingest.name!r} starts at the latest records, and where that was is not in {pipeline.work}")
-    return {at: offset for at, offset in noted.items() if at[0] not in anew}
+    return {at: offset for at, offset in begun.items() if at[0] not in anew}

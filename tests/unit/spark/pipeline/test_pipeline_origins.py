@@ -24,6 +24,8 @@ flows:
   large: {kind: sql, from: orders, query: SELECT * FROM orders}
   both: {kind: sql, from: [large, payments], query: SELECT * FROM large JOIN payments USING (key)}
   twice: {kind: sql, from: [orders, again], query: SELECT * FROM orders JOIN again USING (key)}
+  paid: {kind: join, left: fresh, right: later, on: [key], within: {after: 1m}, watermark: 1m}
+  later: {kind: ingest, topics: fresh, starting: latest}
   self: {kind: sql, from: [orders, large], query: SELECT * FROM orders JOIN large USING (key)}
 """
 
@@ -68,6 +70,19 @@ def test_what_was_read_twice_must_have_come_equally_far(pipeline: Pipeline) -> N
     commit(pipeline, "twice", '{"orders":{"0":5}}', '{"orders":{"0":6}}')
     with pytest.raises(OriginError, match="are read by another of its flows too"):
         ends(pipeline, "twice")
+
+
+def test_sides_of_a_join_are_told_by_their_order_where_both_are_of_one_topic(pipeline: Pipeline) -> None:
+    commit(pipeline, "paid", '{"fresh":{"0":5}}', '{"fresh":{"0":9}}')
+    (pipeline.work / "starts").mkdir()
+    (pipeline.work / "starts" / "paid").write_text('v1\n{}\n{"fresh":{"0":3}}\n{"fresh":{"0":4}}')
+    assert ends(pipeline, "paid") == {"fresh": {"fresh": 5}, "later": {"fresh": 9}}
+    left, right = origins_of(pipeline, pipeline.flows["paid"])
+    assert (left.starts, right.starts) == ({("fresh", 0): 3}, {("fresh", 0): 4})
+    # A line of other topics is of no side, whatever its place.
+    commit(pipeline, "paid", '{"fresh":{"0":5}}', '{"orders":{"0":9}}')
+    with pytest.raises(OriginError, match="no offsets of the topics of 'later'"):
+        ends(pipeline, "paid")
 
 
 def test_a_line_that_nobody_knows_is_an_error(pipeline: Pipeline) -> None:

@@ -107,7 +107,7 @@ def sink(flow: Dedupe, pipeline: Pipeline) -> Sink:
     return DedupeSink(flow, pipeline.work)
 
 
-def outlets(flow: Dedupe, pipeline: Pipeline, link: Link) -> Sequence[Outlet]:
+def outlets(flow: Dedupe, pipeline: Pipeline, link: Link, ingest: str) -> Sequence[Outlet]:
     from tidelog.spark.audit import Outlet
     from tidelog.spark.pipeline.sinks import table_of
 

@@ -198,7 +198,7 @@ def sink(flow: Ingest, pipeline: Pipeline) -> Sink:
     return AppendSink(flow)
 
 
-def outlets(flow: Ingest, pipeline: Pipeline, link: Link) -> Sequence[Outlet]:
+def outlets(flow: Ingest, pipeline: Pipeline, link: Link, ingest: str) -> Sequence[Outlet]:
     from tidelog.spark.audit import Outlet
 
     lake = Outlet("lake", table_of(flow.table))

@@ -66,7 +66,15 @@ class Join(Flow):
         sides = (self.left, self.right) if isinstance(self.right, str) else (self.left,)
         return tuple(side for side in sides if side)
 
+    @property
+    def inputs_in_order(self) -> bool:
+        return True
+
     def input_key(self, name: str) -> str:
+        return self.side_of(name)
+
+    def side_of(self, name: str) -> Side:
+        """Of a flow that it reads; it never reads one on both sides."""
         return "left" if name == self.left else "right"
 
     @property
@@ -179,10 +187,10 @@ def sink(flow: Join, pipeline: Pipeline) -> Sink:
     return JoinSink(flow, pipeline.work)
 
 
-def outlets(flow: Join, pipeline: Pipeline, link: Link) -> Sequence[Outlet]:
+def outlets(flow: Join, pipeline: Pipeline, link: Link, ingest: str) -> Sequence[Outlet]:
     from tidelog.spark.pipeline.join_audit import outlets_of
 
-    return outlets_of(flow, pipeline)
+    return outlets_of(flow, pipeline, flow.side_of(ingest))
 
 
 def proof(anew: Recomputed, flow: Join) -> Proof:

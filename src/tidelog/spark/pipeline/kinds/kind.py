@@ -77,13 +77,16 @@ class Kind(Generic[F]):
     before anything is started."""
     blamed: tuple[str, ...] = field(default=())
     """The key that a fault of its plan is told of, where it is not the flow as a whole."""
-    outlets: Callable[[F, Pipeline, Link], Sequence[Outlet]] | None = None
-    """For `check`: where the records of the topics behind the flow end up. Each record that its checkpoint claims must
-    be in exactly one of them, once, with the coordinates (topic, partition, offset, timestamp) it has in the log:
+    outlets: Callable[[F, Pipeline, Link, str], Sequence[Outlet]] | None = None
+    """For `check`: where the records of an ingest flow behind the flow, which is named, end up. Each record that the
+    checkpoint claims of it must be in exactly one of them, once, with the coordinates (topic, partition, offset,
+    timestamp) it has in the log:
 
         [Outlet("lake", table_of(flow.table)), Outlet("duplicates", table_of(flow.duplicates)),
          Outlet("dead letters", Letters(link, flow.dead_letters, flow.name))]
 
+    Two ingest flows may read one topic. Then a record is a row of each, and coordinates alone do not tell which of
+    them a row in a table is: a flow that reads several says for each only what has become of its own rows.
     A table of the lake is an outlet as it is if it has those columns; audit/letters.py makes one of a topic whose
     records say in headers where they come from. None, or an empty list, where rows cannot be told by coordinates (a
     query may drop or multiply them): then `proof` is asked."""

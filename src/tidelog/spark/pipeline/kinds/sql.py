@@ -29,6 +29,10 @@ class Sql(Flow):
     def inputs(self) -> tuple[str, ...]:
         return self.reads
 
+    @property
+    def inputs_in_order(self) -> bool:
+        return False
+
 
 def read(given: Given) -> Sql:
     section = given.section
