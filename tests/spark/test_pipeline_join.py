@@ -207,6 +207,25 @@ def test_every_row_is_joined_unmatched_late_or_waiting_through_crashes_at_every_
     check(model, flow, *tables)
 
 
+def test_a_row_that_is_over_when_it_comes_comes_out_though_no_watermark_moves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The right side is far ahead, and the left row is in time for its own side, but not its latest."""
+    flow, random, home = flow_of(tmp_path), Random(1), tmp_path / "work" / "kept" / "paid"
+    tables, model = [table_of(table) for table in flow.tables], Model(fastest=False)
+    far = BASE_MS + AFTER_MS + 2 * DELAY_MS
+    batches = [
+        [Row("left", 0, 1, BASE_MS), Row("right", 0, 2, far)],
+        [Row("left", 1, 3, BASE_MS - DELAY_MS)],
+    ]
+    for number, rows in enumerate(batches):
+        model.batch(rows)
+        Joining(flow, home, *tables).run(frame_of(spark, flow, rows, random), "q", number, "good")
+    assert sorted(model.unmatched) == [("left", 0, 0), ("left", 0, 1)]
+    check(model, flow, *tables)
+    assert waiting(flow, tmp_path) == {("right", 0, 0)}
+
+
 def waiting(flow: Join, tmp_path: Path) -> set[Place]:
     """As the audit sees them."""
     checkpoint = tmp_path / "work" / "checkpoints" / "paid"

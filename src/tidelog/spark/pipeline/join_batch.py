@@ -64,8 +64,11 @@ class Batch:
 
     @property
     def may_end(self) -> bool:
-        """Whether rows may come out without a partner: a watermark has moved, or there are some without a key."""
-        return self._no_key > 0 or self._watermarks != self.watermarks_before
+        """Whether rows may come out without a partner: a watermark has moved, some have no key, or some are new.
+
+        Where the other side is far ahead, a row that is in time for its own side is over as it comes, though no
+        watermark moves for it. It is not kept, so it comes out now or never."""
+        return self._no_key > 0 or self._stays > 0 or self._watermarks != self.watermarks_before
 
     def over(self, rows: DataFrame, waiting: DataFrame, marks: DataFrame | None) -> DataFrame:
         """Rows that no partner has come for, and none will."""
