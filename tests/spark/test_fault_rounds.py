@@ -6,7 +6,9 @@ failed for it; the seed draws their order and their moments.
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -16,10 +18,11 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
 from tests.spark.faults.cluster import NEEDED_MIB
-from tests.spark.faults.judging import compare_log, compare_published
-from tests.spark.faults.kinds import FAULTS, KILLS, schedule
+from tests.spark.faults.judging import compare_log, compare_published, pair_troubles
+from tests.spark.faults.kinds import FAULTS, KILLS, schedule, strikes
 from tests.spark.faults.processes import available_mib
 from tests.spark.faults.rounds import run
+from tests.spark.faults.speculation import wins
 
 SEED = 7
 ROUNDS = ("executor", "driver", "python-worker", "away")
@@ -47,6 +50,29 @@ def test_a_schedule_begins_with_the_kills_and_has_every_fault() -> None:
         assert plan == schedule(20, Random(seed), every)
 
 
+def test_a_fault_strikes_where_it_can() -> None:
+    assert all(strikes(kind, "standalone") for kind in FAULTS)
+    assert {kind for kind in FAULTS if not strikes(kind, "local")} == {"executor", "speculative"}
+    assert {kind for kind in FAULTS if not strikes(kind, "local-cluster")} == {"speculative"}
+
+
+def test_only_second_attempts_that_are_done_count(tmp_path: Path) -> None:
+    def end(speculative: bool, reason: str) -> str:
+        event = {
+            "Event": "SparkListenerTaskEnd",
+            "Task End Reason": {"Reason": reason},
+            "Task Info": {"Attempt": 1, "Speculative": speculative},
+        }
+        return json.dumps(event, separators=(",", ":"))
+
+    start = '{"Event":"SparkListenerTaskStart","Task Info":{"Attempt":1,"Speculative":true}}'
+    lines = [start, end(True, "TaskKilled"), end(False, "Success"), end(True, "Success")[:-5]]
+    (tmp_path / "one").write_text("\n".join(lines))
+    assert wins(tmp_path) == 0
+    (tmp_path / "two").write_text("\n".join([end(True, "Success"), *lines]))
+    assert wins(tmp_path) == 1
+
+
 def test_the_log_is_held_against_what_was_acknowledged() -> None:
     told = {(0, 0): b"a", (0, 1): b"b", (1, 0): b"c"}
     assert compare_log(told, dict(told)) == []
@@ -59,6 +85,25 @@ def test_the_log_is_held_against_what_was_acknowledged() -> None:
     assert compare_log(told, {**told, (1, 1): b"c"}) == [
         "1 records in the log were never acknowledged, (1, 1) first",
         "1 records are in the log twice, b'c' first",
+    ]
+
+
+def test_pairs_are_held_against_the_log() -> None:
+    log = {(n % 2, n): b'{"id": %d}' % n for n in range(12)}
+    # Five ids apart, and the earlier one is no multiple of three.
+    pairs = Counter([(0, 6, 1, 1), (1, 7, 0, 2), (1, 9, 0, 4), (0, 10, 1, 5)])
+    assert pair_troubles(pairs, Counter(), log) == []
+    assert pair_troubles(pairs - Counter([(1, 9, 0, 4)]), Counter(), log) == [
+        "1 pairs are not in the table, (1, 9, 0, 4) first",
+    ]
+    assert pair_troubles(pairs - Counter([(1, 9, 0, 4)]), Counter([("left", 1, 9)]), log) == []
+    assert pair_troubles(pairs - Counter([(1, 9, 0, 4)]), Counter([("right", 0, 4)]), log) == []
+    assert pair_troubles(pairs + Counter([(0, 6, 1, 1)]), Counter(), log) == [
+        "1 pairs of the table are doubled or foreign, (0, 6, 1, 1) first",
+    ]
+    # A late row is joined with nothing.
+    assert pair_troubles(pairs, Counter([("right", 1, 5)]), log) == [
+        "1 pairs of the table are doubled or foreign, (0, 10, 1, 5) first",
     ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.planting import planted
 from tests.spark.faults.cluster import KINDS, NEEDED_MIB
-from tests.spark.faults.kinds import FAULTS
+from tests.spark.faults.kinds import FAULTS, MASTERS, strikes
 from tests.spark.faults.moments import MOMENTS
 from tests.spark.faults.plants import PLANTS
 from tests.spark.faults.processes import available_mib
@@ -36,8 +36,10 @@ def main() -> int:
     parser.add_argument("--plant", action="append", choices=list(PLANTS), help="a bug, which the run must catch")
     parser.add_argument("--keep", type=Path, help="a new directory for everything, which stays")
     args = parser.parse_args()
-    if args.master == "local" and "executor" in (args.fault or ()):
-        parser.error("--master local has no executor to kill; allowed are standalone and local-cluster")
+    for fault in args.fault or ():
+        if not strikes(fault, args.master):
+            allowed = " and ".join(MASTERS[fault])
+            parser.error(f"--fault {fault} cannot strike with --master {args.master}; allowed are {allowed}")
     # Whoever ends the run means all of it; and a shell that starts it in the background has SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.spark.faults.generator import At
-from tests.spark.faults.rig import TENTH
+from tests.spark.faults.rig import AHEAD, TENTH, THIRD
 from tidelog.spark.lake import open_table
 from tidelog.spark.pipeline import load
 from tidelog.spark.pipeline.checking import check
 from tidelog.spark.pipeline.kinds import kind_of
-from tidelog.spark.pipeline.model import Table
+from tidelog.spark.pipeline.model import Flow, Table
 
 
 def audit_lines(file: Path) -> dict[str, str | None]:
@@ -87,12 +89,38 @@ def compare_published(published: dict[At, bytes], log: dict[At, bytes]) -> list[
     ]
 
 
+def compare_pairs(flow: Flow, log: dict[At, bytes]) -> list[str]:
+    """Each pair that the log has is in the table once. Which rows were late depends on the batches, and is taken from
+    the table of late rows; the audit of each side says whether they are of the log."""
+    late = Counter(_rows(flow.aside["late"], "side", "partition", "offset"))
+    places = ("left_partition", "left_offset", "right_partition", "right_offset")
+    return pair_troubles(Counter(_rows(flow.table, *places)), late, log)
+
+
+def pair_troubles(found: Counter[Any], late: Counter[Any], log: dict[At, bytes]) -> list[str]:
+    by_id = {json.loads(value)["id"]: at for at, value in log.items()}
+    wanted = Counter(
+        (*by_id[number + AHEAD], *at)
+        for number, at in by_id.items()
+        if number % THIRD and number + AHEAD in by_id
+        if ("left", *by_id[number + AHEAD]) not in late and ("right", *at) not in late
+    )
+    missing, surplus = wanted - found, found - wanted
+    return [
+        *([f"{missing.total()} pairs are not in the table, {min(missing)} first"] if missing else []),
+        *([f"{surplus.total()} pairs of the table are doubled or foreign, {min(surplus)} first"] if surplus else []),
+    ]
+
+
+def _rows(table: Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    for file in open_table(table.path, table.format, partition_by=table.partition_by).files():
+        for row in pq.ParquetFile(file).read(columns=list(columns)).to_pylist():
+            yield tuple(row[column] for column in columns)
+
+
 def compare_table(table: Table, log: dict[At, bytes]) -> list[str]:
     """Contents too, which the audit does not look at."""
-    rows: Counter[tuple[At, bytes]] = Counter()
-    for file in open_table(table.path, table.format, partition_by=table.partition_by).files():
-        for row in pq.ParquetFile(file).read(columns=["partition", "offset", "value"]).to_pylist():
-            rows[(row["partition"], row["offset"]), row["value"]] += 1
+    rows = Counter(((partition, at), value) for partition, at, value in _rows(table, "partition", "offset", "value"))
     wanted = Counter(log.items())
     missing, surplus = wanted - rows, rows - wanted
     return [

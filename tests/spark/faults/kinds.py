@@ -12,6 +12,7 @@ from tests.spark.faults.admin import ask
 from tests.spark.faults.driver import PARTS
 from tests.spark.faults.processes import kill, until
 from tests.spark.faults.rig import TOPIC, Rig
+from tests.spark.faults.speculation import go_on, stop, wins
 from tidelog.client.topics import create_partitions
 
 Fault = Callable[[Rig, Random, float], str]
@@ -58,6 +59,21 @@ def python_worker(rig: Rig, random: Random, away_s: float) -> str:
     return f"Python worker of a task{'' if kill(random.choice(there)) else ' (it had just ended)'}"
 
 
+def speculative(rig: Rig, random: Random, away_s: float) -> str:
+    """A task hangs until a second attempt at it, or at another that hung with it, has won; then it may go on."""
+    before = wins(rig.events)
+    until(lambda: bool(rig.executors()), "no executor")
+    executor = random.choice(rig.executors())
+    until(lambda: bool(rig.python_workers(executor)), "no Python worker of an executor")
+    stopped = stop(rig.python_workers(executor))
+    try:
+        until(lambda: wins(rig.events) > before, "no second attempt has won", every_s=0.5)
+    finally:
+        woken = go_on(stopped)
+    won = wins(rig.events) - before
+    return f"tasks hang, {won} done by others, {woken} wake"
+
+
 def planner(rig: Rig, random: Random, away_s: float) -> str:
     until(lambda: bool(rig.driver.planners()), "no planner")
     return f"Python planner of a query{'' if kill(random.choice(rig.driver.planners())) else ' (it had just ended)'}"
@@ -83,6 +99,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "node": node,
     "away": away,
     "python-worker": python_worker,
+    "speculative": speculative,
     "planner": planner,
     "partitions": partitions,
     "schema": schema,
@@ -90,6 +107,15 @@ FAULTS: Final[dict[str, Fault]] = {
 KILLS: Final = ("executor", "node", "driver")
 """Those that every run has; the others join from the fourth round on."""
 WEIGHTS: Final = {"driver": 4, "executor": 3, "node": 3}
+
+
+MASTERS: Final = {"executor": ("standalone", "local-cluster"), "speculative": ("standalone",)}
+"""Where a fault can strike, if not everywhere: a local master has no executors, and only workers on several hosts get a
+second attempt at a task."""
+
+
+def strikes(kind: str, master: str) -> bool:
+    return master in MASTERS.get(kind, (master,))
 
 
 def schedule(rounds: int, random: Random, allowed: tuple[str, ...]) -> list[str]:

@@ -16,6 +16,7 @@ from tests.spark.faults.cluster import EXECUTOR, EXECUTOR_MIB, Standalone
 from tests.spark.faults.driver import Driver
 from tests.spark.faults.generator import Generator
 from tests.spark.faults.processes import below, parents
+from tests.spark.faults.speculation import HOSTS, settings
 from tidelog.client.topics import NewTopic, create_topics
 from tidelog.spark.pipeline import load
 
@@ -53,6 +54,11 @@ _KINDS: Final = """\
     topics: {topic}
     decode: {{wire: json, schema: "{schema}"}}
     dead_letters: {{topic: {topic}.dead, rules: {{no_seventh: payload.id % 7 <> 0}}}}
+  again:
+    kind: ingest
+    topics: {topic}
+    max_records: 1000
+    decode: {{wire: json, schema: "{schema}"}}
   tens:
     kind: sql
     from: plain
@@ -70,6 +76,14 @@ _KINDS: Final = """\
     by: {{pair: payload.id div 2}}
     time: payload.at
     watermark: 1h
+  near:
+    kind: join
+    left: plain
+    right: again
+    on: {{payload.id: "if(payload.id % {third} = 0, NULL, payload.id + {ahead})"}}
+    time: payload.at
+    within: {{before: 10s}}
+    watermark: 10m
   counts:
     kind: view
     from: plain
@@ -86,6 +100,11 @@ FLOWS: Final = ("formats", "kinds")
 PUBLISHED: Final = "tens"
 TENTH: Final = 10
 """What is published: records whose id this divides."""
+JOINED: Final = "near"
+AHEAD: Final = 5
+"""What is joined: each record with the one so many ids before it, which is read from the same topic by another flow,"""
+THIRD: Final = 3
+"""unless this divides the id of the latter. So a record is joined on one side and may be unmatched on the other."""
 
 
 @dataclass
@@ -102,9 +121,13 @@ class Rig:
             return self.standalone.executors()
         return below(self.driver.java(), EXECUTOR)
 
-    def python_workers(self) -> list[int]:
-        """Those that tasks run in; idle ones wait for the next task."""
-        roots = self.executors() or self.driver.java()
+    @property
+    def events(self) -> Path:
+        return self.home / "events"
+
+    def python_workers(self, executor: int | None = None) -> list[int]:
+        """Those that tasks run in, of one executor or all; idle ones wait for the next task."""
+        roots = [executor] if executor is not None else self.executors() or self.driver.java()
         daemons = set(below(roots, "pyspark.daemon"))  # they fork the workers, which keep their command line
         of = parents()
         return sorted(pid for pid in daemons if of.get(pid) in daemons)
@@ -122,13 +145,13 @@ def schema_of(version: int) -> str:
     return ", ".join([FIRST_SCHEMA, *(f"more_{number} STRING" for number in range(2, version + 1))])
 
 
-def master_settings(kind: str, standalone: Standalone | None) -> dict[str, str]:
+def master_settings(kind: str, standalone: Standalone | None, events: Path) -> dict[str, str]:
     small = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
     if kind == "local":
         return small
     memory = {"spark.executor.memory": f"{EXECUTOR_MIB}m", "spark.executor.cores": "1"}
     if standalone is not None:
-        return {"spark.master": standalone.master, **memory, **small}
+        return {"spark.master": standalone.master, **memory, **small, **settings(events)}
     return {"spark.master": f"local-cluster[2,1,{EXECUTOR_MIB}]", **memory, **small}
 
 
@@ -137,7 +160,7 @@ def pipeline_text(servers: str, spark: dict[str, str], flows: str = "formats") -
     trigger = "300ms" if flows == "formats" else "2s"
     head = _FILE.format(servers=servers, spark=settings, patience_ms=PATIENCE_MS, trigger=trigger)
     if flows == "kinds":
-        return head + _KINDS.format(topic=TOPIC, schema=schema_of(1), published=PUBLISHED)
+        return head + _KINDS.format(topic=TOPIC, schema=schema_of(1), published=PUBLISHED, third=THIRD, ahead=AHEAD)
     return head + "".join(_FLOW.format(name=name, topic=TOPIC, schema=schema_of(1)) for name in FORMATS)
 
 
@@ -149,11 +172,12 @@ def rig(
     with ExitStack() as stack:
         node = stack.enter_context(killable(home / "node"))
         _create_topic(node.bootstrap_servers, partitions)
-        standalone = stack.enter_context(Standalone(home / "spark")) if master == "standalone" else None
+        standalone = stack.enter_context(Standalone(home / "spark", HOSTS)) if master == "standalone" else None
         if standalone is not None:
             say(f"master and workers are up: {standalone.master}")
         file = home / "faults.yaml"
-        file.write_text(pipeline_text(node.bootstrap_servers, master_settings(master, standalone), flows))
+        spark = master_settings(master, standalone, home / "events")
+        file.write_text(pipeline_text(node.bootstrap_servers, spark, flows))
         driver = Driver(file, load(file), home)
         stack.callback(driver.close)
         driver.start()

@@ -13,10 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.spark.faults.judging import audit_lines, compare_log, compare_published, compare_table, proof_lines, read_log
-from tests.spark.faults.kinds import FAULTS, schedule
+from tests.spark.faults.judging import (
+    audit_lines,
+    compare_log,
+    compare_pairs,
+    compare_published,
+    compare_table,
+    proof_lines,
+    read_log,
+)
+from tests.spark.faults.kinds import FAULTS, schedule, strikes
 from tests.spark.faults.moments import MOMENTS, wait_for
-from tests.spark.faults.rig import PUBLISHED, Rig, rig
+from tests.spark.faults.rig import JOINED, PUBLISHED, Rig, rig
 from tidelog.kernel.errors import TidelogError
 from tidelog.spark.pipeline.kinds.ingest import Ingest
 
@@ -71,7 +79,7 @@ def run(
 ) -> Outcome:
     """Everything is in `home`. `faults`: these kinds and no others, or those that the master allows."""
     random = Random(seed)
-    allowed = faults or tuple(kind for kind in FAULTS if kind != "executor" or master != "local")
+    allowed = faults or tuple(kind for kind in FAULTS if strikes(kind, master))
     outcome = Outcome()
     with rig(home, master=master, rate=rate, flows=flows, say=say) as it:
         try:
@@ -121,5 +129,7 @@ def _finish(it: Rig, outcome: Outcome, say: Callable[[str], None]) -> None:
     if any(PUBLISHED in flow.topics_written for flow in flows.values()):
         published = read_log(it.node.bootstrap_servers, PUBLISHED)
         outcome.troubles += [f"{PUBLISHED}: {trouble}" for trouble in compare_published(published, log)]
+    if JOINED in flows:
+        outcome.troubles += [f"{JOINED}: {trouble}" for trouble in compare_pairs(flows[JOINED], log)]
     say("every flow is proved")
     outcome.troubles += [f"{flow}: {text}" for flow, text in proof_lines(it.file).items() if text is not None]
