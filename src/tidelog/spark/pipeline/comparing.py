@@ -65,6 +65,27 @@ def compare_rows(expected: DataFrame, found: DataFrame, *, examples: int = EXAMP
     return Difference(expected=sums[0], found=sums[1], missing=sums[2], surplus=sums[3], examples=tuple(named))
 
 
+def without(rows: DataFrame, taken: DataFrame, names: Sequence[str]) -> tuple[DataFrame, int, int]:
+    """(the rows less those that `taken` has, as often as it has them; how many it has; how many of these the rows have
+    not, or not so often). Rows are told by the columns that are named, which both have: of several equal ones any is as
+    good as another."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    counts = with_id(taken, names).groupBy(ID).agg(F.count("*").alias("_taken"))
+    keyed = with_id(rows, names)
+    there = keyed.groupBy(ID).agg(F.count("*").alias("_rows"))
+    surplus = F.greatest(F.col("_taken") - F.coalesce("_rows", F.lit(0)), F.lit(0))
+    sums = counts.join(there, ID, "left").agg(F.sum("_taken"), F.sum(surplus)).first()
+    if sums is None or not sums[0]:
+        return rows, 0, 0
+    matched = keyed.join(counts, ID, "left")
+    twins = matched.where(F.col("_taken").isNotNull())
+    numbered = twins.withColumn("_number", F.row_number().over(Over.partitionBy(ID).orderBy(ID)))
+    kept = matched.where(F.col("_taken").isNull()).select(*rows.columns)
+    return kept.unionAll(numbered.where(F.col("_number") > F.col("_taken")).select(*rows.columns)), sums[0], sums[1]
+
+
 def alike(expected: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The same columns in the same order and of the same types on both sides."""
     from pyspark.sql import functions as F

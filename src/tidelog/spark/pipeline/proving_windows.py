@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.pipeline.aggregating import Aggregating
-from tidelog.spark.pipeline.comparing import ID, alike, with_id
+from tidelog.spark.pipeline.comparing import ID, alike, with_id, without
 from tidelog.spark.pipeline.kinds.aggregate import Aggregate, Measure
 from tidelog.spark.pipeline.measures import TIME
 from tidelog.spark.pipeline.proof import Proof, UnprovableError
@@ -78,9 +78,7 @@ def _unknown(proof: Proof, reason: str) -> Proof:
 def _without_late(rows: DataFrame, late: DataFrame, columns: list[str]) -> tuple[DataFrame, int, int]:
     """(the rows that are in windows, late rows, late rows that the log does not have, or not so often).
 
-    A row is told by its coordinates and its window, or where it has none by all its columns: then one of several equal
-    rows is as good as another."""
-    from pyspark.sql import Window as Over
+    A row is told by its coordinates and its window, or where it has none by all its columns."""
     from pyspark.sql import functions as F
 
     told = list(COORDINATES) if set(COORDINATES) <= set(columns) else columns
@@ -90,19 +88,9 @@ def _without_late(rows: DataFrame, late: DataFrame, columns: list[str]) -> tuple
     kinds = {name: late.schema[name].dataType for name in told}
     edges = [F.unix_millis(name).alias(edge) for name, edge in zip(_EDGES, (START, END), strict=True)]
     theirs = late.select(*(F.col(f"`{name}`").alias(f"_t_{name}") for name in told), *edges)
-    counts = with_id(theirs, names).groupBy(ID).agg(F.count("*").alias("_late"))
     copies = [F.col(f"`{name}`").cast(kind).alias(f"_t_{name}") for name, kind in kinds.items()]
-    keyed = with_id(rows.select("*", *copies), names)
-    there = keyed.groupBy(ID).agg(F.count("*").alias("_rows"))
-    surplus = F.greatest(F.col("_late") - F.coalesce("_rows", F.lit(0)), F.lit(0))
-    sums = counts.join(there, ID, "left").agg(F.sum("_late"), F.sum(surplus)).first()
-    if sums is None or not sums[0]:
-        return rows, 0, 0
-    matched = keyed.join(counts, ID, "left")
-    place = F.row_number().over(Over.partitionBy(ID).orderBy(START))
-    twins = matched.where(F.col("_late").isNotNull()).withColumn("_place", place)
-    kept = matched.where(F.col("_late").isNull()).select(*rows.columns)
-    return kept.unionAll(twins.where(F.col("_place") > F.col("_late")).select(*rows.columns)), sums[0], sums[1]
+    kept, counted, surplus = without(rows.select("*", *copies), theirs, names)
+    return kept.select(*rows.columns), counted, surplus
 
 
 def _compared(flow: Aggregate, expected: DataFrame, found: DataFrame, late: int, late_surplus: int) -> Proof:

@@ -194,11 +194,12 @@ def outlets(flow: Join, pipeline: Pipeline, link: Link, ingest: str) -> Sequence
 
 
 def proof(anew: Recomputed, flow: Join) -> Proof:
-    from tidelog.spark.pipeline.proof import Proof
+    from tidelog.spark.pipeline.proof import UnprovableError
+    from tidelog.spark.pipeline.proving_join import prove_pairs
 
-    return Proof(
-        unknown="a side of it is a query, whose rows cannot be told by records; joins of ingest flows are proved"
-    )
+    if flow.interval is None:
+        raise UnprovableError("what the table had that it looks up is not known any more")
+    return prove_pairs(anew, flow, flow.interval)
 
 
 KIND: Final = Kind(
