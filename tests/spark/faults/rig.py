@@ -57,7 +57,7 @@ _KINDS: Final = """\
   again:
     kind: ingest
     topics: {topic}
-    max_records: 1000
+    max_records: 1000000  # other options make another source, which asks by itself how far the topic is
     decode: {{wire: json, schema: "{schema}"}}
   tens:
     kind: sql
