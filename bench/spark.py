@@ -224,7 +224,18 @@ def _measure(
 
 
 def render(results: dict[str, list[Read]]) -> str:
-    titles = ("rows/s", "against the JVM", "at least", "the broker path", "at least", "CPU s: all", "broker", "Python", "JVM", "stolen")
+    titles = (
+        "rows/s",
+        "against the JVM",
+        "at least",
+        "the broker path",
+        "at least",
+        "CPU s: all",
+        "broker",
+        "Python",
+        "JVM",
+        "stolen",
+    )
     widths = (12, 16, 9, 16, 9, 11, 7, 7, 7, 7)
     head = " ".join(f"{title:>{width}}" for title, width in zip(titles, widths, strict=True))
     lines = ["", f"{'':44} {head}"]

@@ -142,9 +142,7 @@ class CleanJob:
                     return
             keys.latest_offset = source.end_offset - 1
 
-    def _put(
-        self, stretch: Stretch, rows: Sequence[int], twin: Twin, keys: Keys, give_way: Callable[[], None]
-    ) -> int:
+    def _put(self, stretch: Stretch, rows: Sequence[int], twin: Twin, keys: Keys, give_way: Callable[[], None]) -> int:
         """The keys of these batches; how many batches of the stretch that has done with: all but with a full map."""
         if not len(rows):
             return stretch.batches.count

@@ -69,7 +69,9 @@ def test_it_gives_way_between_reading_looking_and_writing() -> None:
     while not isinstance(job.step(disk, give_way), GroupCleaned):
         turns.append(given)
         given = 0
-    assert turns == [3, 4], "the keys of a stretch: read, decoded, taken; what stays of it: settled, read, kept, written"
+    assert turns == [3, 4], (
+        "the keys of a stretch: read, decoded, taken; what stays of it: settled, read, kept, written"
+    )
 
 
 def test_the_keys_are_let_go_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
