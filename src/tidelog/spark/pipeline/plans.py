@@ -78,6 +78,7 @@ class Plans:
         terms = kind.keeps(flow, frame)
         if terms is not None:
             check_kept(self._pipeline.work, flow.name, terms)
+        kind.resumes(flow, self._pipeline)
 
     def _open(self, flow: Ingest, committing: bool) -> DataFrame:
         """Opened once: Spark starts a Python process to ask for the columns, and any query may use the frame."""

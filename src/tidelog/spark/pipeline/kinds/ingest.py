@@ -182,19 +182,30 @@ def check(flow: Ingest, frame: DataFrame) -> None:
         check_rules(frame, flow.dead_letters)
 
 
-def sink(flow: Ingest, pipeline: Pipeline) -> Sink:
+def resumes(flow: Ingest, pipeline: Pipeline) -> None:
+    """Letters may wait in topics that the changed flow would not read."""
     from tidelog.spark.pipeline.letters.checkpoints import query_of
 
-    if flow.dead_letters is not None:
-        from tidelog.spark.pipeline.letters.sink import LetterSink
-
-        return LetterSink(flow, pipeline)
     query = query_of(pipeline.work / "checkpoints" / flow.name)
-    if query is not None and (pipeline.work / "letters" / flow.name / query).exists():
+    if query is None:
+        return
+    if flow.dead_letters is not None:
+        from tidelog.spark.pipeline.letters.sink import decisions_of
+
+        decisions_of(flow, pipeline, query).last()
+    elif (pipeline.work / "letters" / flow.name / query).exists():
         raise StateError(
             "the flow had 'dead_letters', and its checkpoint has their retry topic, where records may wait; keep them, "
             "give the changed flow another name, or start it anew without its checkpoint and table"
         )
+
+
+def sink(flow: Ingest, pipeline: Pipeline) -> Sink:
+    resumes(flow, pipeline)
+    if flow.dead_letters is not None:
+        from tidelog.spark.pipeline.letters.sink import LetterSink
+
+        return LetterSink(flow, pipeline)
     return AppendSink(flow)
 
 
@@ -210,4 +221,6 @@ def outlets(flow: Ingest, pipeline: Pipeline, link: Link, ingest: str) -> Sequen
     return [lake, Outlet("dead letters", dead), Outlet("retrying", Retrying(link, flow, pipeline, (lake.table, dead)))]
 
 
-KIND: Final = Kind(name="ingest", flow=Ingest, read=read, stream=stream, sink=sink, check=check, outlets=outlets)
+KIND: Final = Kind(
+    name="ingest", flow=Ingest, read=read, stream=stream, sink=sink, check=check, resumes=resumes, outlets=outlets
+)

@@ -75,6 +75,9 @@ class Kind(Generic[F]):
     keeps: Callable[[F, DataFrame], Terms | None] = lambda flow, frame: None
     """What the state depends on that it keeps between batches, if it does. One that was made otherwise is refused
     before anything is started."""
+    resumes: Callable[[F, Pipeline], None] = lambda flow, pipeline: None
+    """StateError for one that keeps its state in a way of its own, and has one that it could not go on with; before
+    anything is started, too."""
     blamed: tuple[str, ...] = field(default=())
     """The key that a fault of its plan is told of, where it is not the flow as a whole."""
     outlets: Callable[[F, Pipeline, Link, str], Sequence[Outlet]] | None = None

@@ -146,6 +146,12 @@ def check(flow: View, frame: DataFrame) -> None:
         check_publication(sent(flow.publish), published(flow.publish, rows.withColumn(DELETED, F.lit(False))))
 
 
+def resumes(flow: View, pipeline: Pipeline) -> None:
+    from tidelog.spark.pipeline.views.kept import Kept
+
+    Kept(flow, pipeline.work).require_same()
+
+
 def sink(flow: View, pipeline: Pipeline) -> Sink:
     from tidelog.spark.pipeline.views.viewing import ViewSink
 
@@ -159,4 +165,6 @@ def proof(anew: Recomputed, flow: View) -> Proof:
     return prove_view(anew, flow)
 
 
-KIND: Final = Kind(name="view", flow=View, read=read, stream=stream, sink=sink, check=check, proof=proof)
+KIND: Final = Kind(
+    name="view", flow=View, read=read, stream=stream, sink=sink, check=check, resumes=resumes, proof=proof
+)

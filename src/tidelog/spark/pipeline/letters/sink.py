@@ -59,6 +59,10 @@ def definition_of(flow: Ingest) -> str:
     return " and ".join(flow.dead_letters.topics)
 
 
+def decisions_of(flow: Ingest, pipeline: Pipeline, query: str) -> Decisions:
+    return Decisions(home_of(pipeline, flow.name) / query, definition_of(flow))
+
+
 class LetterSink:
     step: Step = staticmethod(lambda step: None)
 
@@ -179,7 +183,7 @@ class LetterSink:
         return [*record, *(name for name in rows.columns if name not in left_out)]
 
     def _decisions(self, query: str) -> Decisions:
-        return Decisions(home_of(self._pipeline, self._flow.name) / query, definition_of(self._flow))
+        return decisions_of(self._flow, self._pipeline, query)
 
     @property
     def _checkpoint(self) -> Path:
