@@ -98,7 +98,7 @@ def _read_one(
         if tell is not None and (counts.rows + batch.num_rows) // TELL_ROWS > counts.rows // TELL_ROWS:
             tell(f"{what}: {counts.rows + batch.num_rows} rows")
         counts.rows += batch.num_rows
-        for place, offsets, times in _by_partition(batch):
+        for place, offsets, times in by_partition(batch):
             found = partitions.get(place)
             if found is None:
                 counts.other_topics += len(offsets)
@@ -126,7 +126,7 @@ def _matches(expected: Expected, offsets: Any, times: Any) -> Any:
     return (expected.offsets[place] == offsets) & ((expected.times[place] == times) | (times == NO_TIME))
 
 
-def _by_partition(batch: pa.RecordBatch) -> Iterable[tuple[tuple[str, int], Any, Any]]:
+def by_partition(batch: pa.RecordBatch) -> Iterable[tuple[tuple[str, int], Any, Any]]:
     """((topic, partition), offsets, times in ms) of each partition in a batch."""
     import pyarrow as pa
     import pyarrow.compute as pc

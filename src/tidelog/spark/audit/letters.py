@@ -55,9 +55,9 @@ class Letters:
         """How many letters the flow has written for each reason: our header, else the exception's class."""
         found: dict[str, int] = {}
         for headers in self._chosen():
-            for text in _first_text(headers, (REASON, EXCEPTION)).to_pylist():
-                name = text or "no reason given"
-                found[name] = found.get(name, 0) + 1
+            for one in _first_text(headers, (REASON, EXCEPTION)).value_counts():
+                name = one["values"].as_py() or "no reason given"
+                found[name] = found.get(name, 0) + one["counts"].as_py()
         return found
 
     def _chosen(self) -> Iterator[Headers]:
