@@ -85,6 +85,7 @@ def test_a_flood_neither_ends_the_query_nor_comes_into_the_driver(
 
     def has_landed(rows: int) -> bool:
         state = rig.state()
+        assert state is None or state.last_error is None, state
         return state is not None and state.rows == rows
 
     with bounded(spark), rig.running(spark):

@@ -1,7 +1,7 @@
 """A flow with dead letters on a real node: killed at each point, flooded with poison, waiting over restarts, redriven.
 
 Killed here means that the batch fails at that point and its query is started anew from the checkpoint, with all that a
-process keeps in memory gone; test_pipeline_kill.py and test_sink_kill.py do it to processes.
+process keeps in memory gone; test_kill_outlets.py does it to processes.
 """
 
 from __future__ import annotations

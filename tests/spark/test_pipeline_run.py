@@ -88,6 +88,20 @@ def read(table: Table, *columns: str) -> list[Any]:
     return sorted(found, key=repr)
 
 
+def test_the_state_of_a_run_that_is_over_has_the_last_batch(
+    spark: SparkSession, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several batches, and the end, come between two looks, as the last ones of a run on a quick machine do.
+    monkeypatch.setattr("tidelog.spark.pipeline.runner.LOOK_S", 3.0)
+    pipeline = pipeline_of(tmp_path, HEAD)
+    for _ in range(2):
+        topic.add()
+    assert Runner(pipeline, spark, SystemClock(), print, once=True, source=topic.source(spark)).run() == 0
+    (state,) = StateFiles(pipeline.work).read(["orders"]).flows
+    assert state.progress is not None
+    assert (state.phase, state.progress.batch) == ("done", 1)
+
+
 def test_all_kinds_of_flows_go_on_where_the_last_run_ended(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     pipeline = pipeline_of(tmp_path, HEAD + MORE)
     topic.add()

@@ -25,6 +25,7 @@ from tidelog.spark.pipeline.kinds import kind_of
 from tidelog.spark.pipeline.meters import Meters
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.plans import Plans, Source
+from tidelog.spark.pipeline.progress import Progress
 from tidelog.spark.pipeline.recording import Recorder
 from tidelog.spark.pipeline.reprocess.asking import Pauses
 from tidelog.spark.pipeline.reprocess.places import query_of
@@ -96,6 +97,7 @@ class Runner:
         self._pauses = Pauses(pipeline.work, tell)
         self._paused: dict[str, str | None] = {}  # the query that each was when it was asked to stand still
         self._error_ms: dict[str, int] = {}
+        self._last: dict[str, Progress] = {}  # of queries that have ended
         self._started_ms = clock.wall_ms()
         self._written: dict[str, FlowState] = {}
         self._seen_ms = 0
@@ -254,6 +256,8 @@ class Runner:
         flow, now_ms = self._flows[event.flow], self._clock.wall_ms()
         # What Spark tells its listeners may come after the query's end, and nobody would be there.
         last = flow.progress()
+        if last is not None:
+            self._last[event.flow] = last  # a batch may have come since the look before: nobody asks for it again
         if last is not None and not recorder.has(event.flow, last.batch):
             for progress in flow.batches():
                 recorder.batch(event.flow, progress, flow.written_by(progress.batch), now_ms)
@@ -290,7 +294,7 @@ class Runner:
             kind=kind_of(flow.flow).name,
             phase=str(status.phase),
             written_ms=before.written_ms if before else now_ms,
-            progress=progress or (before.progress if before else None),
+            progress=progress or self._last.get(name) or (before.progress if before else None),
             rows=flow.written.rows if flow.written else None,
             late=flow.written.late if flow.written else None,
             watermark_ms=flow.written.watermark_ms if flow.written else None,
