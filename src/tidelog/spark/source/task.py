@@ -1,5 +1,5 @@
-"""What a task is told. The planner makes it, in a process that starts for each query: nothing is imported here that only
-a worker needs."""
+"""What a task is told. The planner makes it, in a process that starts for each query: nothing is imported here that
+only a worker needs."""
 
 from __future__ import annotations
 
