@@ -130,7 +130,8 @@ class Aggregating:
             self._table.append(complete, query=query, batch=batch)
             if self._outlet is not None:
                 # Each of the two knows the batch by itself: whichever is missing after a crash is written then.
-                self._outlet.write(complete, query, batch)
+                # Windows of one key in their order: the last one is what a compacted topic keeps.
+                self._outlet.write(complete.orderBy("window_start"), query, batch)
         manifest = msgspec.structs.replace(
             before,
             batch=batch,
