@@ -52,11 +52,11 @@ class Outcome:
         return not self.troubles and not any(one.troubles for one in self.rounds)
 
     def lines(self) -> list[str]:
-        found = [f"{'ROUND':<6}{'FAULT':<34}{'MOMENT':<36}{'LANDED AFTER':>13}{'RECORDS':>9}  AUDIT"]
+        found = [f"{'ROUND':<6}{'FAULT':<38}{'MOMENT':<38}{'LANDED AFTER':>13}{'RECORDS':>9}  AUDIT"]
         for one in self.rounds:
             verdict = "DOES NOT BALANCE" if one.troubles else "balanced"
             found.append(
-                f"{one.number:<6}{one.fault:<34}{one.moment:<36}{one.seconds:>11.1f} s{one.records:>9}  {verdict}"
+                f"{one.number:<6}{one.fault:<38}{one.moment:<38}{one.seconds:>11.1f} s{one.records:>9}  {verdict}"
             )
         found += [trouble for one in self.rounds for trouble in one.troubles]
         found += [f"TROUBLE: {trouble}" for trouble in self.troubles]
