@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.audit import AuditError, claim_of
+from tidelog.spark.audit import AuditError, checkpoint, claim_of
 from tidelog.spark.audit.checkpoint import claims_of
 
 
@@ -34,6 +34,22 @@ def test_a_topic_whose_id_changed_was_created_anew(tmp_path: Path) -> None:
     write(tmp_path, 0, '{"t":{"0":5},"u":{"0":1},"$ids":{"t":"A","u":"U"}}')
     write(tmp_path, 1, '{"t":{"0":2},"u":{"0":1},"$ids":{"t":"B","u":"U"}}')
     assert claim_of(tmp_path).created_anew == {"t"}
+
+
+def test_an_old_batch_that_spark_removes_meanwhile_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault round of 17 November: the audit ran beside a flow that had just made its 148th batch."""
+    for batch in range(3):
+        write(tmp_path, batch, f'{{"t":{{"0":{batch}}},"$ids":{{"t":"{"AAB"[batch]}"}}}}')
+    listed = checkpoint._batches(tmp_path / "offsets")
+    (tmp_path / "offsets" / "0").unlink()
+    monkeypatch.setattr(checkpoint, "_batches", lambda directory: listed)
+    claim = claim_of(tmp_path)
+    assert (claim.batch, claim.created_anew) == (2, {"t"})
+    (tmp_path / "offsets" / "2").unlink()
+    with pytest.raises(AuditError, match=r"offsets/2: the checkpoint has committed a batch whose offsets"):
+        claim_of(tmp_path)
 
 
 def test_without_a_committed_batch_nothing_is_claimed(tmp_path: Path) -> None:
