@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.planting import planted
-from tests.spark.faults.plants import _HOOK
+from tests.spark.faults.plants import HOOK
 from tests.spark.faults.processes import below, kill, until
 
 _STANDING: Final = """
@@ -112,7 +112,7 @@ def killed(home: Path, work: Path, arguments: list[str], moments: Mapping[str, M
     had said by then."""
     home.mkdir(parents=True)
     doom = json.dumps({"home": str(home), "work": str(work), "moments": moments})
-    with planted(home / "plant", _HOOK + _STANDING.format(doom=doom)), _running(home, arguments) as process:
+    with planted(home / "plant", HOOK + _STANDING.format(doom=doom)), _running(home, arguments) as process:
 
         def come() -> bool:
             lacking = [flow for flow in moments if not (home / flow).exists()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_HOOK: Final = """
+HOOK: Final = """
 import importlib.abc, importlib.machinery, sys
 
 
@@ -29,7 +29,7 @@ def plant(name):
 """
 
 PLANTS: Final = {
-    "forgetful-table": _HOOK
+    "forgetful-table": HOOK
     + '''
 @plant("tidelog.spark.lake.delta")
 def forget(module):
@@ -38,7 +38,7 @@ def forget(module):
     module.DeltaStore.last_batch = lambda self, query: None
     module.DeltaStore.commit = lambda self, files, query, batch: commit(self, files, f"{query}-{files[0].path}", batch)
 ''',
-    "lost-commit": _HOOK
+    "lost-commit": HOOK
     + '''
 @plant("tidelog.spark.lake.parquet")
 def lose(module):
@@ -46,7 +46,7 @@ def lose(module):
     commit = module.ParquetStore.commit
     module.ParquetStore.commit = lambda self, files, query, batch: batch % 3 == 2 or commit(self, files, query, batch)
 ''',
-    "skipped-chunk": _HOOK
+    "skipped-chunk": HOOK
     + '''
 @plant("tidelog.spark.source.rows")
 def skip(module):
