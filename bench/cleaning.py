@@ -61,7 +61,7 @@ def started(name: str, home: Path) -> Iterator[Side]:
     directory = home / name
     with ExitStack() as stack:
         if name == "apache":
-            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=ALIKE)
+            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=ALIKE, silent=True)
             stack.callback(kafka.stop)
             kafka.start()
             assert kafka.process is not None

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from bench.lab import HEAP, page_cache
 from bench.tidelog_node import TidelogNode
 from tools import apache
+from tools.ports import free_port
 
 SIDES = ("tidelog", "synced", "apache")
 """Ours in page-cache mode, which is Kafka's; ours as it is by default; Apache Kafka."""
@@ -63,13 +64,13 @@ def started(name: str, properties: Mapping[str, str]) -> Iterator[Node]:
     with TemporaryDirectory(prefix="tidelog-bench-groups-") as home, ExitStack() as stack:
         directory = Path(home) / name
         if name == "apache":
-            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=properties)
+            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=properties, silent=True)
             stack.callback(kafka.stop)
             kafka.start()
             assert kafka.process is not None
             yield Node(name, kafka.bootstrap_servers, kafka.process.pid, None)
             return
-        http = f"127.0.0.1:{apache.free_port()}"
+        http = f"127.0.0.1:{free_port()}"
         mode = {} if name == "synced" else page_cache()
         own = {**properties, **mode, "tidelog.http.listener": http}
         node = stack.enter_context(TidelogNode(directory, properties=own))

@@ -86,7 +86,7 @@ class Lab:
         if name == "apache":
             # Its backlog of 50 makes a thousand connections wait for the kernel's second try; that is not measured.
             properties = QUICK_DELETE | {"socket.listen.backlog.size": "1024"}
-            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=properties)
+            kafka = apache.ApacheKafka(directory, heap=HEAP, properties=properties, silent=True)
             self._stack.callback(kafka.stop)  # also when it does not come up
             kafka.start()
             assert kafka.process is not None

@@ -19,6 +19,7 @@ from bench.tidelog_node import TidelogNode
 from tidelog.protocol.messages.produce import ProduceResponse
 from tidelog.testing.wire import Wire
 from tools import apache
+from tools.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 IDLE_S = 3.0
@@ -45,10 +46,10 @@ def _prepare(run: Run) -> None:
 
 def _node(run: Run, directory: Path) -> Any:
     if run.side.node == "apache":
-        kafka = apache.ApacheKafka(directory, heap=HEAP)
+        kafka = apache.ApacheKafka(directory, heap=HEAP, silent=True)
         kafka.format()
         return kafka
-    address = f"127.0.0.1:{apache.free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     return TidelogNode(directory, properties=page_cache(), python=run.kept["python"], listen=address)
 
 

@@ -30,7 +30,7 @@ def run_smoke(seconds: float, record_size: int) -> int:
         return 0
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-") as home,
-        apache.ApacheKafka(Path(home) / "apache") as kafka,
+        apache.ApacheKafka(Path(home) / "apache", silent=True) as kafka,
         TidelogNode(Path(home) / "tidelog") as tidelog,
     ):
         return _compare({"tidelog": tidelog, "apache": kafka}, seconds, record_size)

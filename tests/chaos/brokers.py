@@ -10,7 +10,8 @@ from typing import Protocol
 from tests.chaos.proxy import Proxy
 from tidelog.testing import Broker
 from tidelog.testing.wire import Wire
-from tools.apache import ApacheKafka, free_port
+from tools.apache import ApacheKafka
+from tools.ports import free_port
 
 SMALL = {
     "offsets.topic.num.partitions": "5",

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tidelog.testing import Broker
-from tools.apache import ApacheKafka, free_port
+from tools.apache import ApacheKafka
+from tools.ports import free_port
 
 
 class Killable(Protocol):

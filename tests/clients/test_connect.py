@@ -27,6 +27,7 @@ from tests.clients.model import wait_for
 from tidelog.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.testing.wire import Wire
 from tools import apache
+from tools.ports import free_port
 
 wait = partial(wait_for, patience_s=90)
 pytestmark = [*JAVA_MARKS, pytest.mark.timeout(240)]
@@ -40,7 +41,7 @@ class Worker:
     """One Connect worker in a JVM of its own, steered through its HTTP interface."""
 
     def __init__(self, directory: Path, servers: str, **settings: str) -> None:
-        self._port = apache.free_port()
+        self._port = free_port()
         config = directory / f"worker-{self._port}.properties"
         storage = {
             f"{kind}.storage.{name}": value

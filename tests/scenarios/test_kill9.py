@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tidelog.testing import Broker
+from tools.ports import free_port
 
 KILLS = 20
 PARTITIONS = 3
@@ -125,13 +125,6 @@ class Load:
             except KafkaException:
                 continue  # nobody knows: it is not counted
         consumer.close()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def read_all(servers: str, load: Load) -> dict[int, list[bytes]]:

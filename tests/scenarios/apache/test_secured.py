@@ -17,6 +17,7 @@ from tidelog.client.security_config import parse_security
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.net import OsNet
 from tools import apache
+from tools.ports import free_port
 
 pytestmark = pytest.mark.java
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -26,7 +27,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 class Secured:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = {name: apache.free_port() for name in ("tls", "mutual", "login")}
+        self.ports = {name: free_port() for name in ("tls", "mutual", "login")}
 
     def address(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"

@@ -17,7 +17,7 @@ from tidelog.cli.times import format_time, parse_duration, parse_time
 from tidelog.client.metadata import TopicPartition
 from tidelog.client.records import ConsumedRecord
 from tidelog.client.resetting import Move, ShiftBy, ToCurrent, ToEarliest, ToGiven, ToLatest, ToOffset, ToTime, move
-from tools.apache import free_port
+from tools.ports import free_port
 
 RECORD = ConsumedRecord("orders", 2, 17, 1_700_000_000_000, False, b"k", b"v", (("h", b"1"), ("n", None)), 0)
 EMPTY = ConsumedRecord("orders", 0, 0, 5, True, None, None, (), 0)
