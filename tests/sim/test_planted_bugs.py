@@ -86,11 +86,11 @@ def test_a_sync_error_that_is_swallowed(monkeypatch: pytest.MonkeyPatch) -> None
     """M16."""
     done = SyncRounds._done
 
-    def deaf(self: SyncRounds, future: asyncio.Future[None], rounds: Any) -> None:
+    def deaf(self: SyncRounds, future: asyncio.Future[None], *rest: Any) -> None:
         fine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fine.set_result(None)
         future.exception()
-        done(self, fine, rounds)
+        done(self, fine, *rest)
 
     monkeypatch.setattr(SyncRounds, "_done", deaf)
     assert_caught(run_bad_disk, LOST)

@@ -123,7 +123,7 @@ class Node:
         self._cluster_id = self._directories.identify(config.node_id, config.cluster_id)
         self._metadata_directory = self._directories.metadata
         self._offline_at_start = tuple(self._directories.failed)
-        self._homes = [Home(ports.disk, directory) for directory in self._directories.data]
+        self._homes = [Home(ports.disk, ports.clock, directory) for directory in self._directories.data]
 
     def _load_metadata(self) -> None:
         config, ports = self.config, self.ports

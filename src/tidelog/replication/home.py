@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.kernel.errors import DiskError, DiskFullError
-from tidelog.kernel.ports import Disk
+from tidelog.kernel.ports import Clock, Disk
 from tidelog.log.directory import LogDirectory
 from tidelog.replication.syncing import SyncRounds
 
@@ -17,10 +17,10 @@ from tidelog.replication.syncing import SyncRounds
 class Home:
     __slots__ = ("_on_offline", "directory", "failure", "rounds")
 
-    def __init__(self, disk: Disk, directory: LogDirectory) -> None:
+    def __init__(self, disk: Disk, clock: Clock, directory: LogDirectory) -> None:
         self.directory = directory
         self.failure: DiskError | None = None
-        self.rounds = SyncRounds(disk, self.give_up)
+        self.rounds = SyncRounds(disk, clock, self.give_up)
         self._on_offline: Callable[[Home, DiskError], None] | None = None
 
     @property

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.kernel.errors import ProtocolError
 from tidelog.log.config import LogConfig
 from tidelog.log.errors import LogError
@@ -29,6 +27,7 @@ from tidelog.protocol.batch import (
     set_create_time,
 )
 from tidelog.protocol.compression import CODEC_NAMES, Codec
+from tidelog.protocol.crc import crc32c
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.record_walk import have_keys, recompressed
 

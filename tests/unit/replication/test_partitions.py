@@ -52,7 +52,7 @@ class World:
         self.directory = LogDirectory.open(self.disk, "data")
         if self.directory.meta is None:
             self.directory.format(MetaProperties("cluster", 1, b"d" * 16))
-        self.home = Home(self.disk, self.directory)
+        self.home = Home(self.disk, self.clock, self.directory)
         self.partitions = Partitions([self.home], self.clock, Random(5), 1, is_synced=False)
         self.housekeeping = Housekeeping(self.partitions, self.disk, self.clock)
         self.partitions.load(self.publisher.image, VALUES)
