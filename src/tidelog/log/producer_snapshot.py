@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from tidelog.log.errors import CorruptFileError
+from tidelog.protocol.crc import crc32c
 
 _HEAD: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")

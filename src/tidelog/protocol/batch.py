@@ -26,11 +26,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.kernel.errors import ProtocolError
 from tidelog.kernel.ports import Buffer
 from tidelog.protocol.compression import Codec, compress, decompress
+from tidelog.protocol.crc import crc32c
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61

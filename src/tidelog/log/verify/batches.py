@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from crc32c import crc32c
-
 from tidelog.kernel.errors import ProtocolError
 from tidelog.log.scan import find_batch, header_fits
 from tidelog.log.verify.report import ReadableFile
 from tidelog.protocol.batch import ATTRIBUTES_OFFSET, HEADER, HEADER_SIZE, MAGIC, BatchHeader, Record, iter_records
 from tidelog.protocol.compression import Codec
+from tidelog.protocol.crc import crc32c
 
 _CHUNK: Final = 2 << 20
 _DEEP_MAX: Final = 1 << 28

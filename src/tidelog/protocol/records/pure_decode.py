@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.protocol.batch import APPEND_TIME, ATTRIBUTES_OFFSET, CODEC_MASK, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from tidelog.protocol.crc import crc32c
 from tidelog.protocol.records.columns import BATCH_FIELDS, Batches
 from tidelog.protocol.records.faults import (
     BAD_COUNT,
