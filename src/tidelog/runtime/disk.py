@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from tidelog.kernel.errors import DiskError
 from tidelog.kernel.ports import Buffer, File
@@ -25,6 +25,7 @@ from tidelog.runtime.names import OsNames
 from tidelog.runtime.replacing import Replacing
 from tidelog.runtime.syncfs import find_syncfs
 
+T = TypeVar("T")
 _READ_WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _WRITE_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _IOV_MAX: Final = 512
@@ -32,6 +33,8 @@ _OPEN_FILES: Final = 2048
 _SYNCFS_FROM_FILES: Final = 16
 _COLD_READS_AT_ONCE: Final = 4
 _READ_AHEAD: Final = 2 << 20
+_LEAD: Final = 4 << 20
+"""So far ahead of the reader the disk is kept, in steps of _READ_AHEAD."""
 
 
 def _seek_and_write(fd: int, data: Buffer, position: int) -> int:
@@ -132,14 +135,21 @@ class OsDisk(OsNames):
             gone: asyncio.Future[bytes] = loop.create_future()
             gone.set_result(b"")
             return gone
+        if length > PROBED_FROM:
+            file._ahead = position + length + _READ_AHEAD
+        return asyncio.wrap_future(self._submit(file, self._read_pinned, file.path, position, length), loop=loop)
+
+    def _submit(self, file: OsFile, action: Callable[..., T], *arguments: Any) -> Future[T]:
+        """In a thread, with the descriptor, which stays open for it."""
+        loop = asyncio.get_running_loop()
         fd = file.fd if file.fd >= 0 else self.acquire(file)
         file._cold_reads += 1
         self.descriptors.keep(file)
         if self._readers is None:
             self._readers = ThreadPoolExecutor(_COLD_READS_AT_ONCE, thread_name_prefix="tidelog-read")
-        done = self._readers.submit(self._read_pinned, fd, file.path, position, length)
+        done = self._readers.submit(action, fd, *arguments)
 
-        def ended(_: Future[bytes]) -> None:
+        def ended(_: Future[T]) -> None:
             # In the loop's thread, and also after a reader that was cancelled: the thread had the descriptor.
             try:
                 loop.call_soon_threadsafe(self.take_back, file)
@@ -147,7 +157,20 @@ class OsDisk(OsNames):
                 self.take_back(file)
 
         done.add_done_callback(ended)
-        return asyncio.wrap_future(done, loop=loop)
+        return done
+
+    def read_ahead(self, file: OsFile, position: int, end: int) -> None:
+        """For one who has come to `end` on the way that the disk was asked to read ahead: let it stay ahead."""
+        ahead = file._ahead
+        if position <= ahead < end + _LEAD:
+            file._ahead = ahead + _READ_AHEAD if ahead < file.size() else 0
+            if file._ahead:
+                self._submit(file, self._will_need, ahead)
+
+    def _will_need(self, fd: int, position: int) -> None:
+        if self._advise is not None:
+            with contextlib.suppress(OSError):  # only a hint
+                self._advise(fd, position, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
 
     def read_ahead_elsewhere(self, file: OsFile) -> None:
         """The system reads ahead in the thread that reads, megabytes of pages at a time on some machines: not in the
@@ -166,10 +189,10 @@ class OsDisk(OsNames):
             data = self.pread(fd, length, position)
             while 0 < len(data) < length and (more := self.pread(fd, length - len(data), position + len(data))):
                 data += more
-            if self._advise is not None and length > PROBED_FROM:
-                self._advise(fd, position + length, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
         except OSError as error:
             raise disk_error("read", path, error) from None
+        if length > PROBED_FROM:
+            self._will_need(fd, position + length)
         return data
 
     # Durability

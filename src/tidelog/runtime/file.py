@@ -24,6 +24,7 @@ _probe: Final = bytearray(1)
 
 class OsFile:
     __slots__ = (
+        "_ahead",
         "_broken",
         "_changes",
         "_closed",
@@ -52,6 +53,8 @@ class OsFile:
         self._cold_reads = 0
         self._nowait = _NOWAIT
         self._is_random = False
+        self._ahead = 0
+        """Where to the disk was asked to read ahead for one who reads on from bytes that were not in memory."""
         self.truncations = 0
         self._closed = False
         self._broken = False
@@ -139,6 +142,8 @@ class OsFile:
                 self._disk.read_ahead_elsewhere(self)
             if length > PROBED_FROM:
                 os.preadv(fd, (_probe,), position + length - 1, self._nowait)
+                if self._ahead:
+                    self._disk.read_ahead(self, position, position + length)
             buffer = memoryview(bytearray(length))
             while done < length:
                 count = os.preadv(fd, (buffer[done:] if done else buffer,), position + done, self._nowait)
@@ -168,12 +173,17 @@ class OsFile:
             if (is_cached := self._disk.is_cached) is not None:
                 if not is_cached(fd, position, length):
                     return None
+                if self._ahead:
+                    # Pages for which the disk is still at work count as in memory.
+                    os.preadv(fd, (_probe,), end - 1, self._nowait)
             else:
                 # The last byte too. Between two that are in memory one may not be: then the loop waits for it.
                 for at in (end - 1, *range(position, end, _LENT_STRIDE)):
                     os.preadv(fd, (_probe,), at, self._nowait)
         except OSError:
             return None
+        if self._ahead:
+            self._disk.read_ahead(self, position, end)
         self._cold_reads += 1
         self._disk.descriptors.keep(self)
         return OsFileSlice(fd, position, length, self._disk.take_back, self)

@@ -19,6 +19,7 @@ from tidelog.kernel.ports import Buffer, Part
 T = TypeVar("T")
 CAN_SEND: Final = sys.platform == "linux" and hasattr(os, "sendfile")
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0) | getattr(socket, "MSG_NOSIGNAL", 0)
+_MUCH_BYTES: Final = 64 * 1024
 
 
 class OsFileSlice:
@@ -43,14 +44,14 @@ class OsFileSlice:
             left -= len(part)
         return b"".join(parts)
 
-    def send(self, out: int, most: int) -> bool:
-        """As much as the socket takes now; whether that was all."""
+    def send(self, out: int, most: int) -> int:
+        """As much as the socket takes now; how much that was."""
         count = os.sendfile(out, self.fd, self._position, min(self._left, most))
         if count == 0:
             raise OSError("the file became shorter than what was promised")
         self._position += count
         self._left -= count
-        return self._left == 0
+        return count
 
     def __del__(self) -> None:
         self._take_back(self._owner)
@@ -69,7 +70,8 @@ class OsFileSender:
         self._socket.setblocking(False)
         self._fd = copy
         self._parts: deque[Part] = deque()
-        self._is_waiting = False
+        self._is_polled = False
+        self._moved = 0
         self._turn_bytes = 0
 
     @property
@@ -81,23 +83,35 @@ class OsFileSender:
         self._turn_bytes = turn_bytes
         if self._go_on():
             return True
-        self._is_waiting = True
-        self._loop.add_writer(self._fd, self._on_writable)
+        self._wait()
         return False
 
-    def _on_writable(self) -> None:
-        if self._go_on() and self._fd >= 0:
-            self._stop_waiting()
+    def _wait(self) -> None:
+        if self._moved >= _MUCH_BYTES:
+            # A peer that takes so much at once has room again by the next turn, mostly: a poll would cost more.
+            self._loop.call_soon(self._try_again)
+        else:
+            self._is_polled = True
+            self._loop.add_writer(self._fd, self._try_again)
+
+    def _try_again(self) -> None:
+        if not self._go_on():
+            if not self._is_polled:
+                self._wait()
+        elif self._fd >= 0:  # not closed, now or since it was asked for
+            self._stop_polling()
             self._sent()
 
     def _go_on(self) -> bool:
         """Whether nothing is left to be sent; also when nothing can be sent any more."""
         parts = self._parts
+        self._moved = 0
         try:
             while parts:
                 part = parts[0]
                 if isinstance(part, OsFileSlice):
-                    if not part.send(self._fd, self._turn_bytes):
+                    self._moved = part.send(self._fd, self._turn_bytes)
+                    if part:
                         return False
                 elif (rest := self._send_bytes(part, _MORE if len(parts) > 1 else 0)) is not None:
                     parts[0] = rest
@@ -116,15 +130,15 @@ class OsFileSender:
         count = self._socket.send(data, flags)
         return None if count == len(data) else memoryview(data)[count:]
 
-    def _stop_waiting(self) -> None:
-        if self._is_waiting:
-            self._is_waiting = False
+    def _stop_polling(self) -> None:
+        if self._is_polled:
+            self._is_polled = False
             self._loop.remove_writer(self._fd)
 
     def close(self) -> None:
         if self._fd < 0:
             return
-        self._stop_waiting()
+        self._stop_polling()
         self._parts.clear()
         self._fd = -1
         self._socket.close()

@@ -204,6 +204,130 @@ def test_the_system_reads_ahead_for_the_thread_and_not_for_the_loop(disk: OsDisk
     assert [(position, advice) for position, _, advice in told] == [(100_000, os.POSIX_FADV_WILLNEED)]
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="nothing here tells the system how a file is read")
+def test_a_hint_that_fails_is_no_failed_read(disk: OsDisk, file: OsFile) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    disk._advise = fail
+
+    async def read() -> bytes:
+        return await disk.read_later(file, 0, 100_000)
+
+    assert asyncio.run(read()) == CONTENT[:100_000]
+
+
+MIB = 1 << 20
+
+
+class Ahead:
+    """A file of 20 MiB whose first half MiB was cold, and what the disk was asked to read since."""
+
+    def __init__(self, disk: OsDisk, path: Path) -> None:
+        self.disk = disk
+        self.file = disk.open(str(path), create=True)
+        self.file.append([bytes(20 * MIB)])
+        self.asked: list[int] = []
+        disk._advise = self._advised
+
+    def _advised(self, fd: int, position: int, length: int, advice: int) -> None:
+        os.fstat(fd)  # it is open
+        if advice == os.POSIX_FADV_WILLNEED:
+            self.asked += range(position // MIB, (position + length) // MIB)
+
+    async def begin(self) -> None:
+        await self.disk.read_later(self.file, 0, MIB)
+
+    async def lent(self, position: int, length: int = MIB) -> bool:
+        lent = self.file.lend(position, length) is not None
+        await self.threads()
+        return lent
+
+    async def threads(self) -> None:
+        """All that was asked of them is done: each has waited for the others."""
+        if self.disk._readers is not None:
+            met = threading.Barrier(4)
+            for each in [self.disk._readers.submit(met.wait, 20) for _ in range(4)]:
+                await asyncio.wrap_future(each)
+
+
+@pytest.fixture
+def ahead(disk: OsDisk, tmp_path: Path) -> Ahead:
+    if not hasattr(os, "posix_fadvise") or disk.is_cached is None:
+        pytest.skip("this system cannot tell what is in memory")
+    return Ahead(disk, tmp_path / "ahead")
+
+
+def test_one_who_reads_on_finds_the_disk_ahead_of_him_to_the_end(ahead: Ahead) -> None:
+    async def read() -> None:
+        await ahead.begin()
+        assert ahead.asked == [1, 2]
+        for position in range(1, 20):
+            assert await ahead.lent(position * MIB)
+            assert ahead.asked == list(range(1, len(ahead.asked) + 1)), "each place once, in order"
+            assert min(position + 4, 20) <= len(ahead.asked) + 1
+        assert len(ahead.asked) <= 20
+        told = len(ahead.asked)
+        await ahead.lent(19 * MIB)
+        assert len(ahead.asked) == told, "the end was told once"
+
+    asyncio.run(read())
+
+
+def test_the_disk_is_not_asked_for_those_who_read_elsewhere_nor_in_files_that_were_never_cold(ahead: Ahead) -> None:
+    async def read() -> None:
+        await ahead.lent(0)
+        assert ahead.asked == []
+        await ahead.begin()
+        ahead.asked.clear()
+        await ahead.lent(15 * MIB)
+        assert ahead.asked == []
+        await ahead.lent(1 * MIB)
+        assert ahead.asked == [3, 4]
+
+    asyncio.run(read())
+
+
+def test_what_the_disk_is_still_reading_is_not_lent(ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_work(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def read() -> None:
+        await ahead.begin()
+        monkeypatch.setattr(os, "preadv", at_work)
+        assert not await ahead.lent(MIB)
+        monkeypatch.undo()
+        assert await ahead.lent(MIB)
+
+    asyncio.run(read())
+
+
+@needs_proc
+def test_a_file_that_is_closed_while_the_disk_reads_ahead_keeps_its_descriptor_so_long(
+    ahead: Ahead, tmp_path: Path
+) -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def slowly(fd: int, position: int, length: int, advice: int) -> None:
+        if advice == os.POSIX_FADV_WILLNEED:
+            entered.set()
+            assert opened.wait(20)
+
+    async def read() -> None:
+        await ahead.begin()
+        ahead.disk._advise = slowly
+        ahead.file.lend(MIB, MIB)
+        await asyncio.to_thread(entered.wait, 20)
+        ahead.file.close()
+        assert open_names(tmp_path) == ["ahead"]
+        opened.set()
+        await ahead.threads()
+        await asyncio.sleep(0)
+        assert open_names(tmp_path) == []
+
+    asyncio.run(read())
+
+
 def test_truncations_are_counted(file: OsFile) -> None:
     assert file.truncations == 0
     file.truncate(10)

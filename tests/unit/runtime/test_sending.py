@@ -139,6 +139,50 @@ def test_what_fits_leaves_at_once(file: OsFile) -> None:
     connected(test)
 
 
+def test_a_peer_that_takes_nothing_is_not_tried_in_every_turn(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
+        tries: list[int] = []
+        sendfile = os.sendfile
+
+        def counted(*where: int) -> int:
+            tries.append(1)
+            return sendfile(*where)
+
+        monkeypatch.setattr(os, "sendfile", counted)
+        sender = make_sender(transport, pytest.fail)
+        part = file.lend(0, len(CONTENT))
+        assert part is not None and not sender.send([part], 1 << 30)
+        left = len(CONTENT)
+        while sender.unsent_bytes < left:  # its buffers fill up
+            left = sender.unsent_bytes
+            await turns(20)
+        found = len(tries)
+        await turns(100)
+        assert len(tries) == found
+        sender.close()
+
+    connected(test)
+
+
+async def turns(number: int) -> None:
+    """Of the loop, each of which looks at its sockets."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+def test_a_sender_that_is_closed_between_two_tries_does_nothing_more(file: OsFile) -> None:
+    async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
+        sent: list[str] = []
+        sender = make_sender(transport, lambda: sent.append("all"))
+        part = file.lend(0, len(CONTENT))
+        assert part is not None and not sender.send([part], 1 << 30)
+        sender.close()
+        await turns(5)
+        assert sent == [] and sender.unsent_bytes == 0
+
+    connected(test)
+
+
 def test_a_file_that_is_removed_meanwhile_is_sent_to_its_end(disk: OsDisk, file: OsFile) -> None:
     async def test(transport: asyncio.Transport, peer: socket.socket, accepted: Accepted) -> None:
         sender = make_sender(transport, lambda: None)
