@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +23,13 @@ from tidelog.spark.lake.errors import LakeError
 from tidelog.spark.lake.files import DataFile
 from tidelog.spark.lake.locks import held
 from tidelog.spark.lake.schema import normal
-from tidelog.spark.lake.store import Overwrite, require_present
+from tidelog.spark.lake.store import Look, Overwrite, require_present
 from tidelog.spark.lake.writing import Layout, partition_text
 
 _COMMIT_ATTEMPTS: Final = 10
+# Each opening reads all commits since the last checkpoint, and an append opens the table more than once: with the
+# library's 100 that was half of what an append cost. 10 is Delta's own on the JVM.
+_CONFIGURATION: Final = {"delta.checkpointInterval": "10"}
 
 
 class DeltaStore:
@@ -40,7 +44,7 @@ class DeltaStore:
 
     def schema(self) -> pa.Schema | None:
         table = self._find()
-        return None if table is None else normal(pa.schema(table.schema().to_arrow()))
+        return None if table is None else _schema(table)
 
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self._load().metadata().partition_columns)
@@ -50,15 +54,22 @@ class DeltaStore:
 
         with held(self.root, "commit"):
             table = self._find()
+            since = -1 if table is None else table.version()
             wanted = Schema.from_arrow(schema)
             if table is None:
-                table = DeltaTable.create(self._uri, schema=wanted, partition_by=list(partition_by), mode="ignore")
-            known = normal(pa.schema(table.schema().to_arrow()))
+                table = DeltaTable.create(
+                    self._uri,
+                    schema=wanted,
+                    partition_by=list(partition_by),
+                    mode="ignore",
+                    configuration=_CONFIGURATION,
+                )
+            known = _schema(table)
             # One that is there is named again when a struct inside of it has grown: the library joins them.
             names = {f.name for f in schema if f.name not in known.names or known.field(f.name).type != f.type}
             if added := [field for field in wanted.fields if field.name in names]:
                 table.alter.add_columns(added)
-            self._sync_log(table)
+            self._sync_log(since)
 
     def layout(self, schema: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
         return Layout(root=self.root, schema=schema, partition_by=partition_by)
@@ -66,9 +77,15 @@ class DeltaStore:
     def recover(self) -> None:
         pass
 
-    def last_batch(self, query: str) -> int | None:
+    def look(self, query: str) -> Look | None:
         table = self._find()
-        return None if table is None else table.transaction_version(query)
+        if table is None:
+            return None
+        return Look(
+            schema=_schema(table),
+            partition_by=tuple(table.metadata().partition_columns),
+            last_batch=table.transaction_version(query),
+        )
 
     def batches(self) -> dict[str, int]:
         """From the log's files: the library tells an application's transaction only to who knows its id."""
@@ -103,6 +120,7 @@ class DeltaStore:
                 if done is not None and done >= batch:
                     return False
                 require_present(self.root, [(file.path, file.size) for file in files])
+                since = table.version()
                 try:
                     attempt(table)
                 except CommitFailedError:
@@ -110,7 +128,7 @@ class DeltaStore:
                     if not left:
                         raise
                     continue
-                self._sync_log(table)
+                self._sync_log(since)
                 return True
         raise AssertionError("unreachable")
 
@@ -163,7 +181,7 @@ class DeltaStore:
             return 0, 0
         from deltalake.exceptions import CommitFailedError
 
-        before = {file.path for file in self.files()}
+        before, since = {file.path for file in self.files()}, table.version()
         try:
             done = table.optimize.compact(target_size=target_bytes)
         except CommitFailedError:
@@ -172,7 +190,7 @@ class DeltaStore:
         for file in self.files():
             if file.path not in before:
                 sync_file(self.open_path(file.path))
-        self._sync_log(table)
+        self._sync_log(since)
         return done["numFilesRemoved"], done["numFilesAdded"]
 
     def forget_before(self, since_ms: int) -> set[str]:
@@ -195,9 +213,16 @@ class DeltaStore:
         return [self.root]
 
     def _find(self) -> Any:
+        """Opened anew each time. A kept one, brought up to date with update_incremental, goes on with the columns of a
+        table that another has dropped and made again, and after a commit that costs as much as an opening."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        return DeltaTable(self._uri) if DeltaTable.is_deltatable(self._uri) else None
+        try:
+            return DeltaTable(self._uri)
+        except DeltaError:
+            # Asked only now: it can take as long as an opening. A table that is there and damaged fails once more.
+            return DeltaTable(self._uri) if DeltaTable.is_deltatable(self._uri) else None
 
     def _load(self) -> Any:
         table = self._find()
@@ -225,12 +250,26 @@ class DeltaStore:
             return int(action["num_records"])
         return int(pq.read_metadata(self.open_path(action["path"])).num_rows)
 
-    def _sync_log(self, table: Any) -> None:
-        """The library leaves its entry to the page cache; Spark's checkpoint must not outlive it."""
-        table.update_incremental()
+    def _sync_log(self, since: int) -> None:
+        """The library leaves its entry to the page cache; Spark's checkpoint must not outlive it.
+
+        All entries after version `since`: another tool's may lie before ours, and after it. Without asking the library,
+        for which it would be another opening.
+        """
         directory = os.path.join(self.root, LOG)
-        sync_file(os.path.join(directory, f"{table.version():020}.json"))
+        for version in count(since + 1):
+            entry = os.path.join(directory, f"{version:020}")
+            if not os.path.exists(f"{entry}.json"):
+                break
+            sync_file(f"{entry}.json")
+            if os.path.exists(f"{entry}.checkpoint.parquet"):
+                # One that a power cut has emptied would stand in the way of every opening.
+                sync_file(f"{entry}.checkpoint.parquet")
         sync_dir(directory)
+
+
+def _schema(table: Any) -> pa.Schema:
+    return normal(pa.schema(table.schema().to_arrow()))
 
 
 def _remove(file: DataFile) -> Any:

@@ -21,7 +21,7 @@ from tidelog.spark.lake.iceberg_swap import become, swap_files
 from tidelog.spark.lake.locks import held
 from tidelog.spark.lake.merging import merge_small
 from tidelog.spark.lake.schema import normal
-from tidelog.spark.lake.store import Overwrite, require_present
+from tidelog.spark.lake.store import Look, Overwrite, require_present
 from tidelog.spark.lake.writing import Layout, partition_text
 
 _MARK: Final = "tidelog.batch."
@@ -71,8 +71,11 @@ class IcebergStore:
     def recover(self) -> None:
         pass
 
-    def last_batch(self, query: str) -> int | None:
-        return self.batches().get(query)
+    def look(self, query: str) -> Look | None:
+        table = self._registered.find()
+        if table is None:
+            return None
+        return Look(schema=self._schema(table), partition_by=_columns(table), last_batch=_marks(table).get(query))
 
     def batches(self) -> dict[str, int]:
         table = self._registered.find()

@@ -21,7 +21,7 @@ from tidelog.spark.lake.files import DataFile, hidden_path
 from tidelog.spark.lake.locks import held
 from tidelog.spark.lake.merging import merge_small
 from tidelog.spark.lake.parquet_log import Commit, ParquetLog, State, schema_commit, with_schema
-from tidelog.spark.lake.store import Overwrite, require_present
+from tidelog.spark.lake.store import Look, Overwrite, require_present
 from tidelog.spark.lake.writing import Layout
 
 
@@ -53,8 +53,11 @@ class ParquetStore:
             if state is not None and state.last is not None:
                 self._publish(state.last)
 
-    def last_batch(self, query: str) -> int | None:
-        return self.batches().get(query)
+    def look(self, query: str) -> Look | None:
+        state = self._log.read()
+        if state is None:
+            return None
+        return Look(schema=state.arrow_schema, partition_by=state.partition_by, last_batch=state.batches.get(query))
 
     def batches(self) -> dict[str, int]:
         state = self._log.read()

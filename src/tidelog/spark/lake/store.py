@@ -39,6 +39,16 @@ class Overwrite:
         return {**self.marks, self.query: self.batch}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What is asked of a table before a batch is written to it, of one moment: an opening costs more than the rest."""
+
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    last_batch: int | None
+    """Of the query that looks. A commit looks again: the batch may come in meanwhile."""
+
+
 class Store(Protocol):
     root: str
 
@@ -56,7 +66,8 @@ class Store(Protocol):
     def recover(self) -> None:
         """Finish what the last commit left undone when its process died."""
 
-    def last_batch(self, query: str) -> int | None: ...
+    def look(self, query: str) -> Look | None:
+        """None while there is no table."""
 
     def batches(self) -> dict[str, int]:
         """The last batch of every query."""

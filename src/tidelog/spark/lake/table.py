@@ -18,7 +18,7 @@ from tidelog.spark.lake.files import DataFile, table_directory
 from tidelog.spark.lake.frames import Snapshot, snapshot
 from tidelog.spark.lake.locks import held
 from tidelog.spark.lake.schema import check_partitioning, from_spark, reconcile
-from tidelog.spark.lake.store import Overwrite, Store
+from tidelog.spark.lake.store import Look, Overwrite, Store
 from tidelog.spark.lake.tasks import map_in_arrow
 from tidelog.spark.lake.writing import MIB, Layout, task_writer
 
@@ -126,9 +126,10 @@ class LakeTable:
         One Spark job, in which the frame is computed once. Batches of a query come in order, as Spark's do: one that is
         older than the last is taken for a repetition.
         """
-        if self.has_batch(query=query, batch=batch):
+        found = self._look(query, batch)
+        if _has(found, batch):
             return Appended(rows=0, files=0, skipped=True)
-        layout = self._prepare(frame)
+        layout = self._prepare(frame, found)
         files = _write(frame, layout, label=f"b{batch}-{query[:8]}")
         # An empty batch leaves no mark: repeated, it is empty again, or was never written.
         committed = not files or self._store.commit(files, query, batch)
@@ -144,10 +145,11 @@ class LakeTable:
         One commit, once per (query, batch) as append: a reader finds the old rows or the new ones. The old files stay
         on the disk for their readers, until remove_orphans finds them old enough.
         """
-        if self.has_batch(query=query, batch=batch):
+        found = self._look(query, batch)
+        if _has(found, batch):
             return Replaced(rows=0, files=0, skipped=True)
         asked = replacing.partitions(where, self._partition_by)
-        layout = self._prepare(frame)
+        layout = self._prepare(frame, found)
         files = _write(frame, layout, label=f"b{batch}-{query[:8]}")
         change = Overwrite(query=query, batch=batch, files=files, where=asked)
         replacing.require_inside(change)
@@ -167,11 +169,13 @@ class LakeTable:
 
     def has_batch(self, *, query: str, batch: int) -> bool:
         """Whether the batch, or a later one of its query, is in the table; finishes what a dead writer left undone."""
+        return _has(self._look(query, batch), batch)
+
+    def _look(self, query: str, batch: int) -> Look | None:
         if not query or batch < 0:
             raise LakeError(f"query is {query!r} and batch {batch}: a text and a number from 0 on identify a batch")
         self._store.recover()
-        done = self._store.last_batch(query)
-        return done is not None and done >= batch
+        return self._store.look(query)
 
     def _replaced(self, change: Overwrite) -> Replaced:
         # Not while files are merged: Delta took a merge and a replacement of the same files, one after the other, and
@@ -254,19 +258,22 @@ class LakeTable:
         """As the table has it, or as it will have it."""
         return self._store.partition_by() if self.exists() else self._partition_by
 
-    def _prepare(self, frame: DataFrame) -> Layout:
+    def _prepare(self, frame: DataFrame, found: Look | None) -> Layout:
         """The table made or widened as the frame needs it, before a file is written; SchemaError if it cannot be."""
         wanted = from_spark(frame.schema)
         check_partitioning(wanted, self._partition_by)
-        known = self._store.schema()
-        if known is not None:
-            if self._store.partition_by() != self._partition_by:
-                there, asked = ", ".join(self._store.partition_by()), ", ".join(self._partition_by)
+        if found is not None:
+            if found.partition_by != self._partition_by:
+                there, asked = ", ".join(found.partition_by), ", ".join(self._partition_by)
                 raise SchemaError(f"the table in {self.uri} is partitioned by ({there}), not by ({asked})")
-            wanted = reconcile(known, wanted)
-        if known is None or wanted != known:
+            wanted = reconcile(found.schema, wanted)
+        if found is None or wanted != found.schema:
             self._store.evolve(wanted, self._partition_by)
         return self._store.layout(wanted, self._partition_by)
+
+
+def _has(found: Look | None, batch: int) -> bool:
+    return found is not None and found.last_batch is not None and found.last_batch >= batch
 
 
 def _write(frame: DataFrame, layout: Layout, label: str) -> list[DataFile]:
