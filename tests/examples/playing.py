@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def play(name: str, bootstrap: str, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return _run(str(EXAMPLES / f"{name}.py"), "--bootstrap", bootstrap, *options, **environ)
+def play(name: str, bootstrap: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return _run(str(EXAMPLES / f"{name}.py"), "--bootstrap", bootstrap, *options)
 
 
 def play_changed(name: str, change: str, bootstrap: str) -> subprocess.CompletedProcess[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark import jvm
 from tidelog.testing import Broker
 from tools import apache
 
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 CLEANS_OFTEN = {"log.cleaner.backoff.ms": "200"}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_lived() -> Iterator[None]:
+    """Drivers, also those that tests start as processes of their own; executors are told by their driver."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in jvm.environment().items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(short_lived: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores. Started in 5 to 20 s, so a test asks for it only if it needs one."""
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
@@ -31,8 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **{
             "spark.sql.warehouse.dir": str(home / "warehouse"),
             "spark.local.dir": str(home / "local"),
-            # Tests are many small queries: what the second compiler would gain it never earns back.
-            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={home}",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={home}",
             "spark.sql.streaming.metricsEnabled": "false",
             "spark.sql.streaming.stopTimeout": "60s",
         },

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from tests.spark.faults.cluster import EXECUTOR_MIB
+from tests.spark.jvm import java_options
 from tidelog.spark.sink.writers import BatchWriter
 from tidelog.spark.source import TidelogSource
 
@@ -68,6 +69,7 @@ def main(bootstrap: str, topic: str, home: Path, master: str) -> None:
         **{
             "spark.master": master,
             "spark.executor.memory": f"{EXECUTOR_MIB}m",
+            "spark.executor.extraJavaOptions": java_options(),
             "spark.executorEnv.PYTHONPATH": os.getcwd(),
             "spark.speculation": "true",
             "spark.speculation.interval": "100ms",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)  # seconds alone, minutes beside others
 
-# A short run: what the second compiler would gain it never earns back.
-SOONER = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 Told = Callable[[str, Path], Any]
 
 
@@ -77,7 +75,7 @@ def values(broker: Broker, topic: str) -> list[dict[str, Any]]:
 
 def test_bad_minutes_become_alerts(broker: Broker, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    held(play("metrics_alerts", broker.bootstrap_servers, "--dir", str(folder), **SOONER))
+    held(play("metrics_alerts", broker.bootstrap_servers, "--dir", str(folder)))
     assert len(rows(folder, "metrics")) == len(values(broker, "metrics")) == 480
     alerts = values(broker, "alerts")
     assert Counter(alert["service"] for alert in alerts) == {"checkout": 2, "login": 1}

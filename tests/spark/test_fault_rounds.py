@@ -22,7 +22,7 @@ from tests.spark.faults.judging import compare_log, compare_published, pair_trou
 from tests.spark.faults.kinds import FAULTS, KILLS, schedule, strikes
 from tests.spark.faults.processes import available_mib
 from tests.spark.faults.rounds import run
-from tests.spark.faults.speculation import wins
+from tests.spark.faults.speculation import HOSTS, Wins
 
 SEED = 7
 ROUNDS = ("executor", "driver", "python-worker", "away")
@@ -56,21 +56,27 @@ def test_a_fault_strikes_where_it_can() -> None:
     assert {kind for kind in FAULTS if not strikes(kind, "local-cluster")} == {"speculative"}
 
 
-def test_only_second_attempts_that_are_done_count(tmp_path: Path) -> None:
-    def end(speculative: bool, reason: str) -> str:
+def test_only_second_attempts_that_are_done_elsewhere_count(tmp_path: Path) -> None:
+    stopped, other = HOSTS
+
+    def end(speculative: bool, reason: str, host: str = other) -> str:
         event = {
             "Event": "SparkListenerTaskEnd",
             "Task End Reason": {"Reason": reason},
-            "Task Info": {"Attempt": 1, "Speculative": speculative},
+            "Task Info": {"Attempt": 1, "Host": host, "Speculative": speculative},
         }
         return json.dumps(event, separators=(",", ":"))
 
     start = '{"Event":"SparkListenerTaskStart","Task Info":{"Attempt":1,"Speculative":true}}'
-    lines = [start, end(True, "TaskKilled"), end(False, "Success"), end(True, "Success")[:-5]]
+    slow = end(True, "Success", stopped)  # the first attempt was on the other host, which was only slow
+    lines = [start, end(True, "TaskKilled"), end(False, "Success"), slow, end(True, "Success")[:-5]]
+    wins = Wins(tmp_path)
     (tmp_path / "one").write_text("\n".join(lines))
-    assert wins(tmp_path) == 0
+    assert wins.over(stopped) == 0
     (tmp_path / "two").write_text("\n".join([end(True, "Success"), *lines]))
-    assert wins(tmp_path) == 1
+    assert wins.over(stopped) == 1
+    assert wins.over(stopped) == 1, "each is counted once"
+    assert wins.over(other) == 2, "the slow one of each log"
 
 
 def test_the_log_is_held_against_what_was_acknowledged() -> None:

@@ -25,7 +25,11 @@ from tests.spark.sinking import committed_messages
 from tidelog.runtime.clock import SystemClock
 from tidelog.spark.lake import open_table
 from tidelog.spark.pipeline.checking import check
+from tidelog.spark.pipeline.kinds.ingest import Ingest
 from tidelog.spark.pipeline.letters import headers as H
+from tidelog.spark.pipeline.letters.checkpoints import query_of
+from tidelog.spark.pipeline.letters.judging import DEAD, OUTCOME
+from tidelog.spark.pipeline.letters.sink import decisions_of
 from tidelog.spark.pipeline.runner import Runner
 from tidelog.testing import Broker
 
@@ -37,6 +41,8 @@ pytestmark = pytest.mark.timeout(900)  # a start of Spark beside the tests' own;
 RECORDS = 240
 USERS = 5
 LETTERS = {  # what is on its way when it dies: the batch has the letters that the one before it has sent to be retried
+    "judged": Moment(1, "judged"),
+    "decided": Moment(1, "decided"),
     "halfway": Moment(1, "sink: decided"),
     "sent": Moment(1, "sent"),
     "landed": Moment(1, "landed"),
@@ -64,7 +70,6 @@ lake: lake
 defaults:
   trigger: 100ms
   restart: {{first: 1s, most: 2s, give_up_after: 50}}
-spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
 flows:
   orders:
     kind: ingest
@@ -113,10 +118,12 @@ def test_letters_and_published_rows_are_there_once_after_a_kill_in_every_moment(
         assert (commits(rig, flow, "commits"), commits(rig, flow, "offsets")) == (0, 1), f"{flow} died in its second"
     sent = {name: places(rig, f"{name}.retry") for name in LETTERS}
     assert min(len(one) for one in sent.values()) > 0
+    decided = {name: unlucky_in(rig, name) for name in LETTERS}
+    assert [name for name, unlucky in decided.items() if unlucky is None] == ["judged"]
 
     assert Runner(rig.pipeline, spark, SystemClock(), rig.told.append, once=True).run() == 0, rig.told
     for name in LETTERS:
-        check_letters(rig, name, sent[name])
+        check_letters(rig, name, sent[name], decided[name])
     check_published(rig)
     verdicts = dict(check(rig.pipeline, [], lambda text: None, spark=spark))
     assert set(verdicts) == set(rig.pipeline.flows)
@@ -137,7 +144,22 @@ def places(rig: Rig, topic: str) -> Counter[tuple[int, str]]:
     return found
 
 
-def check_letters(rig: Rig, flow: str, sent: Counter[tuple[int, str]]) -> None:
+def unlucky_in(rig: Rig, name: str) -> set[int] | None:
+    """What the second batch has decided to be dead, as it lies in the work directory; None before it is decided."""
+    flow = rig.pipeline.flows[name]
+    assert isinstance(flow, Ingest)
+    query = query_of(rig.pipeline.work / "checkpoints" / name)
+    assert query is not None
+    decisions = decisions_of(flow, rig.pipeline, query)
+    found = decisions.of(1)
+    if found is None:
+        return None
+    assert found.data is not None
+    files = (decisions.home / found.data).glob(f"{OUTCOME}={DEAD}/*.parquet")
+    return {offset for file in files for offset in pq.ParquetFile(file).read(["offset"])["offset"].to_pylist()}
+
+
+def check_letters(rig: Rig, flow: str, sent: Counter[tuple[int, str]], decided: set[int] | None) -> None:
     dead, retries = places(rig, f"{flow}.dead"), places(rig, f"{flow}.retry")
     rows = [row["offset"] for row in rig.rows(flow)]
     assert {*dead.values(), *retries.values()} == {1}, "a letter is there twice"
@@ -147,6 +169,7 @@ def check_letters(rig: Rig, flow: str, sent: Counter[tuple[int, str]]) -> None:
     assert set(dead) == poison | {(offset, "lucky") for offset in unlucky}
     assert sorted([*rows, *unlucky]) == list(range(1, RECORDS, 2)), "each that is no poison, once"
     assert unlucky <= {offset for offset, _ in retries}
+    assert decided is None or unlucky == decided, "what was decided before the kill"
     balance = rig.balance(flow)
     assert balance == {"lake": len(rows), "dead letters": RECORDS // 2 + len(unlucky), "retrying": 0}
 

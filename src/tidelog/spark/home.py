@@ -24,16 +24,20 @@ def provide_home(environment: MutableMapping[str, str] = os.environ) -> str:
     named = environment.get("SPARK_HOME")
     if named:
         return named
-    import pyspark
-
-    installed = Path(pyspark.__file__).resolve().parent
     home = Path(tempfile.mkdtemp(prefix="tidelog-spark-"))
-    for entry in installed.iterdir():
-        if entry.is_dir() and entry.name != _ZIPPED:
-            (home / entry.name).symlink_to(entry)
+    link_home(home)
     environment["SPARK_HOME"] = str(home)
     atexit.register(_remove, home, os.getpid())
     return str(home)
+
+
+def link_home(home: Path) -> None:
+    import pyspark
+
+    installed = Path(pyspark.__file__).resolve().parent
+    for entry in installed.iterdir():
+        if entry.is_dir() and entry.name != _ZIPPED:
+            (home / entry.name).symlink_to(entry)
 
 
 def _remove(home: Path, owner: int) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.spark.faults.processes import below, kill, until
+from tests.spark.jvm import java_options
 
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 KINDS: Final = ("standalone", "local-cluster", "local")
@@ -76,6 +77,7 @@ class Standalone:
         environment |= {
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             "PYSPARK_PYTHON": sys.executable,
         }
         log = self._home / f"{name or role}.log"

@@ -12,7 +12,7 @@ from tests.spark.faults.admin import ask
 from tests.spark.faults.driver import PARTS
 from tests.spark.faults.processes import kill, until
 from tests.spark.faults.rig import TOPIC, Rig
-from tests.spark.faults.speculation import go_on, stop, wins
+from tests.spark.faults.speculation import go_on, host_of, stop
 from tidelog.client.topics import create_partitions
 
 Fault = Callable[[Rig, Random, float], str]
@@ -60,17 +60,18 @@ def python_worker(rig: Rig, random: Random, away_s: float) -> str:
 
 
 def speculative(rig: Rig, random: Random, away_s: float) -> str:
-    """A task hangs until a second attempt at it, or at another that hung with it, has won; then it may go on."""
-    before = wins(rig.events)
+    """Tasks hang until a second attempt at one of them has won; then they may go on."""
     until(lambda: bool(rig.executors()), "no executor")
     executor = random.choice(rig.executors())
+    host = host_of(executor)
     until(lambda: bool(rig.python_workers(executor)), "no Python worker of an executor")
     stopped = stop(rig.python_workers(executor))
+    before = rig.wins.over(host)
     try:
-        until(lambda: wins(rig.events) > before, "no second attempt has won", every_s=0.5)
+        until(lambda: rig.wins.over(host) > before, "no second attempt has won", every_s=0.5)
     finally:
         woken = go_on(stopped)
-    won = wins(rig.events) - before
+    won = rig.wins.over(host) - before
     return f"tasks hang, {won} done by others, {woken} wake"
 
 

@@ -16,7 +16,8 @@ from tests.spark.faults.cluster import EXECUTOR, EXECUTOR_MIB, Standalone
 from tests.spark.faults.driver import Driver
 from tests.spark.faults.generator import Generator
 from tests.spark.faults.processes import below, parents
-from tests.spark.faults.speculation import HOSTS, settings
+from tests.spark.faults.speculation import HOSTS, Wins, settings
+from tests.spark.jvm import java_options
 from tidelog.client.topics import NewTopic, create_topics
 from tidelog.spark.pipeline import load
 
@@ -115,15 +116,12 @@ class Rig:
     generator: Generator
     driver: Driver
     standalone: Standalone | None
+    wins: Wins
 
     def executors(self) -> list[int]:
         if self.standalone is not None:
             return self.standalone.executors()
         return below(self.driver.java(), EXECUTOR)
-
-    @property
-    def events(self) -> Path:
-        return self.home / "events"
 
     def python_workers(self, executor: int | None = None) -> list[int]:
         """Those that tasks run in, of one executor or all; idle ones wait for the next task."""
@@ -146,7 +144,7 @@ def schema_of(version: int) -> str:
 
 
 def master_settings(kind: str, standalone: Standalone | None, events: Path) -> dict[str, str]:
-    small = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
+    small = dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), java_options())
     if kind == "local":
         return small
     memory = {"spark.executor.memory": f"{EXECUTOR_MIB}m", "spark.executor.cores": "1"}
@@ -176,7 +174,8 @@ def rig(
         if standalone is not None:
             say(f"master and workers are up: {standalone.master}")
         file = home / "faults.yaml"
-        spark = master_settings(master, standalone, home / "events")
+        events = home / "events"
+        spark = master_settings(master, standalone, events)
         file.write_text(pipeline_text(node.bootstrap_servers, spark, flows))
         driver = Driver(file, load(file), home)
         stack.callback(driver.close)
@@ -184,7 +183,7 @@ def rig(
         generator = stack.enter_context(Generator(node.bootstrap_servers, TOPIC, rate))
         driver.wait_batches("no first batch")
         say("every flow has landed a batch")
-        yield Rig(home, file, node, generator, driver, standalone)
+        yield Rig(home, file, node, generator, driver, standalone, Wins(events))
 
 
 def _create_topic(servers: str, partitions: int) -> None:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from tests.spark.faults.event_log import EventLogs
+from tests.spark.faults.processes import command
+
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 """Spark never runs a second attempt on the host of the first."""
+_HOSTNAME: Final = re.compile(r"--hostname (\S+)")
 
 
 def settings(events: Path) -> dict[str, str]:
@@ -35,23 +41,36 @@ def settings(events: Path) -> dict[str, str]:
     }
 
 
-def wins(events: Path) -> int:
-    """How many second attempts have been done before the first ones, of all drivers so far."""
-    return sum(_wins_in(log) for log in sorted(events.glob("*")))
+class Wins:
+    """Second attempts that were done before first ones, of all drivers so far."""
+
+    def __init__(self, events: Path) -> None:
+        self._logs = EventLogs(events)
+        self._by_host: Counter[str] = Counter()
+
+    def over(self, host: str) -> int:
+        """How many first attempts on this host have lost. With two hosts the others were done elsewhere."""
+        self._by_host.update(winner for line in self._logs.fresh() if (winner := _winner(line)) is not None)
+        return self._by_host.total() - self._by_host[host]
 
 
-def _wins_in(log: Path) -> int:
-    with log.open() as lines:
-        return sum(_is_win(line) for line in lines if '"Speculative":true' in line)
-
-
-def _is_win(line: str) -> bool:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return False  # the last line of a driver that lives, or has died, is not whole
+def _winner(line: bytes) -> str | None:
+    """The host of a second attempt that has won; None if the line tells of something else."""
+    if b'"Speculative":true' not in line:
+        return None
+    event = json.loads(line)
     done = event.get("Task End Reason", {}).get("Reason") == "Success"
-    return bool(event["Event"] == "SparkListenerTaskEnd" and done and event["Task Info"]["Speculative"])
+    task = event.get("Task Info", {})
+    if event["Event"] != "SparkListenerTaskEnd" or not done or not task["Speculative"]:
+        return None
+    return str(task["Host"])
+
+
+def host_of(executor: int) -> str:
+    """As its command line has it."""
+    found = _HOSTNAME.search(command(executor))
+    assert found is not None, f"executor {executor} has no host"
+    return found[1]
 
 
 def stop(pids: Iterable[int]) -> list[int]:
