@@ -8,7 +8,8 @@ import socket
 _ROW = range(20_000, 32_768)
 """Below the ports that systems hand out by themselves, to connections and to listeners on port 0."""
 _chance = random.SystemRandom()
-_held: list[socket.socket] = []
+_held: list[int] = []
+"""Descriptors, which Python does not close, nor complain of, at the end of the process."""
 
 
 def free_port() -> int:
@@ -28,5 +29,5 @@ def free_port() -> int:
         except OSError:
             token.close()
             continue
-        _held.append(token)
+        _held.append(token.detach())
         return port

@@ -44,7 +44,8 @@ class ClumsyWriter(BatchWriter):
         rows = self._failing(iterator) if (task, attempt) == (FAILING, 0) else iterator
         message = super().write(rows)
         (self._home / f"{task}.{attempt}").touch()
-        while (task, attempt) == (DOUBLED, 0) and not (self._home / f"{DOUBLED}.1").exists():
+        # Each waits for the other: Spark ends the slower one as soon as the faster is done, whichever that is.
+        while task == DOUBLED and not all((self._home / f"{DOUBLED}.{number}").exists() for number in (0, 1)):
             time.sleep(0.05)
         return message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def row_of_four() -> range:
                     probe.bind(("127.0.0.1", port))
         except OSError:
             continue
-        ports._held.pop().close()
+        os.close(ports._held.pop())
         return range(first, first + 4)
 
 
