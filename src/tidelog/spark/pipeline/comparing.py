@@ -59,8 +59,8 @@ def compare_rows(expected: DataFrame, found: DataFrame, *, examples: int = EXAMP
     if difference.is_none:
         return difference
     named = [
-        *_named("missing", ours, by_row.where(more > 0), examples if difference.missing else 0),
-        *_named("surplus", theirs, by_row.where(less > 0), examples if difference.surplus else 0),
+        *named_rows("missing", ours, by_row.where(more > 0), examples if difference.missing else 0),
+        *named_rows("surplus", theirs, by_row.where(less > 0), examples if difference.surplus else 0),
     ]
     return Difference(expected=sums[0], found=sums[1], missing=sums[2], surplus=sums[3], examples=tuple(named))
 
@@ -140,7 +140,7 @@ def _plain(kind: DataType) -> str:
     return str(kind.simpleString())
 
 
-def _named(fault: str, frame: DataFrame, ids: DataFrame, count: int) -> list[str]:
+def named_rows(fault: str, frame: DataFrame, ids: DataFrame, count: int) -> list[str]:
     """Some of the rows, each once, as JSON."""
     from pyspark.sql import functions as F
 

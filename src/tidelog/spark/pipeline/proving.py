@@ -103,6 +103,19 @@ def _proof(difference: Difference, remarks: tuple[str, ...] = ()) -> Proof:
     )
 
 
+def judged_by(anew: Recomputed, proof: Proof) -> Proof:
+    """Rows that are off prove nothing where they were made by another definition, or their records are gone."""
+    if proof.verdict != "off":
+        return proof
+    if anew.is_changed:
+        reason = "the flow, or one that it reads, was changed since its first batch"
+    elif anew.gone or anew.is_compacted():
+        reason = f"the log does not have all records any more ({'; '.join(anew.gone) or 'compacted'})"
+    else:
+        return proof
+    return Proof(counts=proof.counts, examples=proof.examples, unknown=reason)
+
+
 def require_repeatable(frame: DataFrame) -> None:
     """UnprovableError for a plan that gives other rows each time it is computed."""
     jvm: Any = frame.sparkSession._jvm

@@ -29,7 +29,7 @@ from tidelog.spark.pipeline.kinds.columns import COORDINATES
 from tidelog.spark.pipeline.kinds.join import SIDES, Interval, Join
 from tidelog.spark.pipeline.model import Table
 from tidelog.spark.pipeline.proof import Proof, UnprovableError
-from tidelog.spark.pipeline.proving import require_repeatable
+from tidelog.spark.pipeline.proving import judged_by, require_repeatable
 from tidelog.spark.pipeline.recomputing import Recomputed
 
 if TYPE_CHECKING:
@@ -49,13 +49,7 @@ def prove_pairs(anew: Recomputed, flow: Join, interval: Interval) -> Proof:
         proof = _proof(anew, flow, interval, rows)
     finally:
         rows.unpersist()
-    if proof.verdict != "off":
-        return proof
-    if anew.is_changed:
-        return _unknown(proof, "the flow, or one that it reads, was changed since its first batch")
-    if anew.gone or anew.is_compacted():
-        return _unknown(proof, f"the log does not have all records any more ({'; '.join(anew.gone) or 'compacted'})")
-    return proof
+    return judged_by(anew, proof)
 
 
 def _proof(anew: Recomputed, flow: Join, interval: Interval, rows: DataFrame) -> Proof:
@@ -108,7 +102,3 @@ def _without_late(rows: DataFrame, late: DataFrame | None) -> tuple[DataFrame, i
 def _compared(anew: Recomputed, expected: DataFrame, table: Table) -> Difference:
     found = anew.rows(table)
     return compare_rows(expected, expected.limit(0) if found is None else found)
-
-
-def _unknown(proof: Proof, reason: str) -> Proof:
-    return Proof(counts=proof.counts, examples=proof.examples, unknown=reason)

@@ -194,11 +194,12 @@ def outlets(flow: Join, pipeline: Pipeline, link: Link, ingest: str) -> Sequence
 
 
 def proof(anew: Recomputed, flow: Join) -> Proof:
-    from tidelog.spark.pipeline.proof import UnprovableError
+    if flow.interval is None:
+        from tidelog.spark.pipeline.proving_lookup import prove_looked_up
+
+        return prove_looked_up(anew, flow)
     from tidelog.spark.pipeline.proving_join import prove_pairs
 
-    if flow.interval is None:
-        raise UnprovableError("what the table had that it looks up is not known any more")
     return prove_pairs(anew, flow, flow.interval)
 
 
