@@ -94,6 +94,23 @@ def test_batches_are_known_by_the_checkpoint_alone(tmp_path: Path) -> None:
     assert rig.read_elsewhere(table) == rig.in_order(rows)
 
 
+def test_entries_of_the_week_before_leave_the_log_with_the_next_checkpoint(tmp_path: Path) -> None:
+    """An opening lists all that is there."""
+    table = rig.table_in(tmp_path, "delta")
+    rows = append_all(table, range(12))
+    last = checkpoints(table)[-1]
+    entries = sorted(log_of(table).glob("*.json"))
+    kept = [entry for entry in entries if int(entry.stem) >= last]
+    for entry in entries:
+        age_s = 6 * 86_400 if entry in kept else 8 * 86_400
+        os.utime(entry, (entry.stat().st_atime - age_s, entry.stat().st_mtime - age_s))
+    rows += append_all(table, range(12, 22))
+    assert sorted(log_of(table).glob("*.json"))[: len(kept)] == kept
+    assert rig.read_elsewhere(table) == rig.in_order(rows)
+    assert table.has_batch(query="q", batch=0)
+    assert not table.has_batch(query="q", batch=22)
+
+
 def test_a_commit_that_fails_and_is_there_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt looks again, rather than trusting what it has opened."""
     table = rig.table_in(tmp_path, "delta")
