@@ -28,6 +28,7 @@ from tidelog.spark.lake.store import Look, Overwrite, require_present
 from tidelog.spark.lake.writing import Layout, partition_text
 
 _COMMIT_ATTEMPTS: Final = 10
+_CHECKPOINT: Final = ".checkpoint.parquet"
 # Each opening reads all commits since the last checkpoint, and an append opens the table more than once: with the
 # library's 100 that was half of what an append cost. 10 is Delta's own on the JVM. Each opening also lists the whole
 # log: Delta's 30 days are a quarter of a million entries with a batch every 10 s, more than half a second.
@@ -78,6 +79,10 @@ class DeltaStore:
 
     def recover(self) -> None:
         pass
+
+    def settle(self) -> None:
+        names = os.listdir(os.path.join(self.root, LOG))
+        self._sync_log(max((int(name[:20]) for name in names if name.endswith(_CHECKPOINT)), default=0) - 1)
 
     def look(self, query: str) -> Look | None:
         table = self._find()
@@ -261,12 +266,12 @@ class DeltaStore:
         directory = os.path.join(self.root, LOG)
         for version in count(since + 1):
             entry = os.path.join(directory, f"{version:020}")
-            if not os.path.exists(f"{entry}.json"):
+            # A checkpoint too: one that a power cut has emptied would stand in the way of every opening.
+            there = [path for path in (f"{entry}.json", f"{entry}{_CHECKPOINT}") if os.path.exists(path)]
+            if not there:
                 break
-            sync_file(f"{entry}.json")
-            if os.path.exists(f"{entry}.checkpoint.parquet"):
-                # One that a power cut has emptied would stand in the way of every opening.
-                sync_file(f"{entry}.checkpoint.parquet")
+            for path in there:
+                sync_file(path)
         sync_dir(directory)
 
 

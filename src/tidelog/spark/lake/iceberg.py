@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.runtime.durable import sync_dir, sync_file
 from tidelog.spark.lake.errors import LakeError, SchemaError
 from tidelog.spark.lake.files import DataFile, local_path
 from tidelog.spark.lake.iceberg_catalog import Registered
-from tidelog.spark.lake.iceberg_history import data_names, expire_before, newest_metadata_paths, remove_manifests
+from tidelog.spark.lake.iceberg_history import data_names, expire_before, remove_manifests
 from tidelog.spark.lake.iceberg_swap import become, swap_files
 from tidelog.spark.lake.locks import held
 from tidelog.spark.lake.merging import merge_small
@@ -70,6 +69,9 @@ class IcebergStore:
 
     def recover(self) -> None:
         pass
+
+    def settle(self) -> None:
+        """Nothing is left to do: files are synced before the catalog names them, and the catalog syncs itself."""
 
     def look(self, query: str) -> Look | None:
         table = self._registered.find()
@@ -161,14 +163,10 @@ class IcebergStore:
         with held(self.root, "commit"):
             for left in reversed(range(_COMMIT_ATTEMPTS)):
                 try:
-                    if not attempt(self._registered.load()):
-                        return False
+                    return attempt(self._registered.load())
                 except (CommitFailedException, ValidationException):
                     if not left:
                         raise
-                    continue
-                self._sync_metadata()
-                return True
         raise AssertionError("unreachable")
 
     def _told(self, file: Any, columns: tuple[str, ...], kinds: dict[str, Any]) -> DataFile:
@@ -184,13 +182,6 @@ class IcebergStore:
         path = local_path(path)
         inside = os.path.relpath(path, self.root)
         return path if inside.startswith("..") else inside
-
-    def _sync_metadata(self) -> None:
-        """The library leaves its files to the page cache; Spark's checkpoint must not outlive them."""
-        table = self._registered.load()
-        for path in (local_path(table.metadata_location), *newest_metadata_paths(table)):
-            sync_file(path)
-        sync_dir(os.path.dirname(local_path(table.metadata_location)))
 
 
 def _marks(table: Any) -> dict[str, int]:

@@ -15,6 +15,7 @@ CATALOG_NAME: Final = "tidelog"
 """A part of the key in a SQL catalog: who opens it under another name finds nothing."""
 NAMESPACE: Final = "lake"
 CATALOG_FILE: Final = "catalog.db"
+_SYNCED: Final = {"py-io-impl": "tidelog.spark.lake.iceberg_io.SyncedFileIO"}
 PROPERTIES: Final = {
     "format-version": "2",
     # The library's own retry would not look again whether the batch is there.
@@ -82,7 +83,7 @@ class Registered:
         if self._options is not None:
             from pyiceberg.catalog import load_catalog
 
-            self._catalog = load_catalog(**{"name": CATALOG_NAME, **self._options})
+            self._catalog = load_catalog(**{"name": CATALOG_NAME, **self._options, **_SYNCED})
             return self._catalog
         from pyiceberg.catalog.sql import SqlCatalog
         from sqlalchemy import URL
@@ -91,5 +92,5 @@ class Registered:
         url = URL.create("sqlite", database=self._file).render_as_string()
         # Two tables of one warehouse may be made at the same moment, and both would make the catalog's tables.
         with held(self._warehouse, "commit"):
-            self._catalog = SqlCatalog(CATALOG_NAME, uri=url, warehouse=f"file://{self._warehouse}")
+            self._catalog = SqlCatalog(CATALOG_NAME, uri=url, warehouse=f"file://{self._warehouse}", **_SYNCED)
         return self._catalog

@@ -32,15 +32,6 @@ def metadata_paths(table: Any) -> list[str]:
     return sorted(paths)
 
 
-def newest_metadata_paths(table: Any) -> list[str]:
-    """What the current snapshot has brought: the others' files are as old as they, and a table may have thousands."""
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return []
-    added = [found for found in snapshot.manifests(table.io) if found.added_snapshot_id == snapshot.snapshot_id]
-    return [local_path(snapshot.manifest_list), *(local_path(found.manifest_path) for found in added)]
-
-
 def remove_manifests(table: Any, since_ms: int) -> None:
     """Those that no snapshot needs: of expired ones, and of commits that lost a race or died."""
     needed = set(metadata_paths(table))

@@ -53,6 +53,9 @@ class ParquetStore:
             if state is not None and state.last is not None:
                 self._publish(state.last)
 
+    def settle(self) -> None:
+        self._log.settle()
+
     def look(self, query: str) -> Look | None:
         state = self._log.read()
         if state is None:

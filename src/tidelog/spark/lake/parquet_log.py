@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from tidelog.runtime.durable import replace_file
+from tidelog.runtime.durable import replace_file, sync_dir
 from tidelog.spark.lake.errors import LakeError
 from tidelog.spark.lake.files import DataFile
 from tidelog.spark.lake.locks import BOOKS
@@ -100,6 +100,10 @@ class ParquetLog:
         if state.version and state.version % CHECKPOINT_EVERY == 0:
             replace_file(self._path(state.version, checkpoint=True), msgspec.json.encode(state))
             self._tidy(state.version)
+
+    def settle(self) -> None:
+        """A commit's file is synced before it gets its name; who gave it the name may have died before that was."""
+        sync_dir(self._directory)
 
     def _read(self) -> State | None:
         commits, checkpoints = self._list()

@@ -66,6 +66,10 @@ class Store(Protocol):
     def recover(self) -> None:
         """Finish what the last commit left undone when its process died."""
 
+    def settle(self) -> None:
+        """After this a power cut takes nothing of what is committed: who committed it may have died before it was
+        synced, and the next one is about to tell Spark that it is done."""
+
     def look(self, query: str) -> Look | None:
         """None while there is no table."""
 

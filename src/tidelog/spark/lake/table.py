@@ -127,7 +127,7 @@ class LakeTable:
         older than the last is taken for a repetition.
         """
         found = self._look(query, batch)
-        if _has(found, batch):
+        if self._is_done(found, batch):
             return Appended(rows=0, files=0, skipped=True)
         layout = self._prepare(frame, found)
         files = _write(frame, layout, label=f"b{batch}-{query[:8]}")
@@ -146,7 +146,7 @@ class LakeTable:
         on the disk for their readers, until remove_orphans finds them old enough.
         """
         found = self._look(query, batch)
-        if _has(found, batch):
+        if self._is_done(found, batch):
             return Replaced(rows=0, files=0, skipped=True)
         asked = replacing.partitions(where, self._partition_by)
         layout = self._prepare(frame, found)
@@ -169,13 +169,19 @@ class LakeTable:
 
     def has_batch(self, *, query: str, batch: int) -> bool:
         """Whether the batch, or a later one of its query, is in the table; finishes what a dead writer left undone."""
-        return _has(self._look(query, batch), batch)
+        return self._is_done(self._look(query, batch), batch)
 
     def _look(self, query: str, batch: int) -> Look | None:
         if not query or batch < 0:
             raise LakeError(f"query is {query!r} and batch {batch}: a text and a number from 0 on identify a batch")
         self._store.recover()
         return self._store.look(query)
+
+    def _is_done(self, found: Look | None, batch: int) -> bool:
+        if found is None or found.last_batch is None or found.last_batch < batch:
+            return False
+        self._store.settle()
+        return True
 
     def _replaced(self, change: Overwrite) -> Replaced:
         # Not while files are merged: Delta took a merge and a replacement of the same files, one after the other, and
@@ -270,10 +276,6 @@ class LakeTable:
         if found is None or wanted != found.schema:
             self._store.evolve(wanted, self._partition_by)
         return self._store.layout(wanted, self._partition_by)
-
-
-def _has(found: Look | None, batch: int) -> bool:
-    return found is not None and found.last_batch is not None and found.last_batch >= batch
 
 
 def _write(frame: DataFrame, layout: Layout, label: str) -> list[DataFile]:

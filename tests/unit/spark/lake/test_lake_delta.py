@@ -111,6 +111,17 @@ def test_entries_of_the_week_before_leave_the_log_with_the_next_checkpoint(tmp_p
     assert not table.has_batch(query="q", batch=22)
 
 
+def test_an_entry_that_a_power_cut_has_emptied_is_made_again(tmp_path: Path) -> None:
+    table = rig.table_in(tmp_path, "delta")
+    rows = append_all(table, range(3))
+    last = sorted(log_of(table).glob("*.json"))[-1]
+    last.write_bytes(b"")
+    assert rig.read_elsewhere(table) == rig.in_order(rows[:6])
+    assert not table.has_batch(query="q", batch=2)
+    append_all(table, range(2, 3))
+    assert rig.read_elsewhere(table) == rig.in_order(rows)
+
+
 def test_a_commit_that_fails_and_is_there_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt looks again, rather than trusting what it has opened."""
     table = rig.table_in(tmp_path, "delta")
