@@ -89,7 +89,7 @@ def landed(bootstrap: str, partitions: Iterable[tuple[str, int]], isolation: str
 
 def produce(bootstrap: str, topic: str, records: Iterable[tuple[int, int]], **config: object) -> None:
     """(partition, time in ms) each; in one batch as far as it goes, for tests that need one."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "enable.idempotence": True, **config})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5000, "enable.idempotence": True, **config})
     for partition, time_ms in records:
         producer.produce(topic, b"value", partition=partition, timestamp=time_ms)
     assert producer.flush(30) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,7 @@ class Meter:
 
     def _bytes(self) -> int:
         self._java.System.gc()
+        time.sleep(0.05)  # Spark's cleaner works between two collections, which stop it
         heap = self._java.Runtime.getRuntime()
         return int(heap.totalMemory() - heap.freeMemory()) + pa.total_allocated_bytes()
 

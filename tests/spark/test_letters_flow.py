@@ -35,7 +35,7 @@ name: shop
 bootstrap.servers: {servers}
 lake: lake
 defaults:
-  restart: {{first: 100ms, most: 200ms, give_up_after: 5}}
+  restart: {{first: 100ms, most: 200ms, give_up_after: 50}}
 flows:
   orders:
     kind: ingest

@@ -148,7 +148,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._enough.is_set():
+            while not self._enough.wait(0.05):  # one that never rests would take a core from those it looks at
                 self.look()
         except BaseException as error:
             self.error = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.sourcing import Log, Row, bare, ordered, rows_of
+from tidelog.client.errors import raise_first
 from tidelog.client.metadata import TopicPartition
 from tidelog.client.topics import create_partitions, delete_records, delete_topics
 from tidelog.spark.link import Link
@@ -83,7 +85,10 @@ def test_a_query_reads_on_where_it_stopped_within_its_limits_and_sees_new_partit
     assert int(behind[0]["estimatedTotalBytesBehindLatest"]) > 0
     # Nothing new, then new records in old and new partitions.
     assert query.once()[0].rows == []
-    log.ask(lambda cluster: create_partitions(cluster, {topic: 3}))
+    raise_first(log.ask(lambda cluster: create_partitions(cluster, {topic: 3})).values())
+    with Link({"bootstrap.servers": log.bootstrap}) as link:
+        while len(link.existing([topic])[topic]) < 3:  # Apache's answer comes before its brokers know
+            time.sleep(0.05)
     second = log.produce(topic, numbered(5, 0) + numbered(7, 2))
     assert query.once()[0].rows == ordered(second)
 

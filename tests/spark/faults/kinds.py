@@ -53,19 +53,23 @@ def away(rig: Rig, random: Random, away_s: float) -> str:
     return f"node away for {time.monotonic() - began_s:.0f} s"
 
 
+def _there(look: Callable[[], list[int]], nobody: str) -> list[int]:
+    """The processes of the first look that finds some: a second one may find none."""
+    found: list[int] = []
+    until(lambda: bool(found.extend(look()) or found), nobody)
+    return found
+
+
 def python_worker(rig: Rig, random: Random, away_s: float) -> str:
-    until(lambda: bool(rig.python_workers()), "no Python worker")
-    there = rig.python_workers()
+    there = _there(rig.python_workers, "no Python worker")
     return f"Python worker of a task{'' if kill(random.choice(there)) else ' (it had just ended)'}"
 
 
 def speculative(rig: Rig, random: Random, away_s: float) -> str:
     """Tasks hang until a second attempt at one of them has won; then they may go on."""
-    until(lambda: bool(rig.executors()), "no executor")
-    executor = random.choice(rig.executors())
+    executor = random.choice(_there(rig.executors, "no executor"))
     host = host_of(executor)
-    until(lambda: bool(rig.python_workers(executor)), "no Python worker of an executor")
-    stopped = stop(rig.python_workers(executor))
+    stopped = stop(_there(lambda: rig.python_workers(executor), "no Python worker of an executor"))
     before = rig.wins.over(host)
     try:
         until(lambda: rig.wins.over(host) > before, "no second attempt has won", every_s=0.5)
@@ -76,8 +80,8 @@ def speculative(rig: Rig, random: Random, away_s: float) -> str:
 
 
 def planner(rig: Rig, random: Random, away_s: float) -> str:
-    until(lambda: bool(rig.driver.planners()), "no planner")
-    return f"Python planner of a query{'' if kill(random.choice(rig.driver.planners())) else ' (it had just ended)'}"
+    there = _there(rig.driver.planners, "no planner")
+    return f"Python planner of a query{'' if kill(random.choice(there)) else ' (it had just ended)'}"
 
 
 def partitions(rig: Rig, random: Random, away_s: float) -> str:

@@ -7,6 +7,7 @@ in every table, and the audit of every flow balances while the pipeline runs on.
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ def run(
                 if outcome.rounds[-1].troubles:
                     break  # later rounds would only say it again
             _finish(it, outcome, say)
-        except (RuntimeError, TimeoutError, AssertionError, TidelogError) as error:
+        except (RuntimeError, TimeoutError, AssertionError, TidelogError, subprocess.TimeoutExpired) as error:
             # What was seen until then is told all the same.
             outcome.troubles.append(f"{type(error).__name__}: {error}")
         outcome.records = len(it.generator.acknowledged)
