@@ -24,7 +24,7 @@ from tidelog.spark.pipeline.load import load_text
 from tidelog.spark.pipeline.model import Table
 from tidelog.spark.pipeline.reprocess.claims import reach_of
 from tidelog.spark.pipeline.reprocess.places import Places, query_of
-from tidelog.spark.pipeline.reprocess.reprocessing import Reprocessing
+from tidelog.spark.pipeline.reprocess.reprocessing import Reprocessing, flows_to_rebuild
 from tidelog.spark.pipeline.reprocess.since import ReprocessError, Since
 from tidelog.spark.pipeline.runner import Runner
 from tidelog.spark.pipeline.sinks import table_of
@@ -179,6 +179,9 @@ def test_a_wrong_factor_is_mended_through_deaths_and_the_flow_goes_on(shop: Shop
     reader = Reader(table)
     reader.start()
     before = query_of(Places(wrong.work, "priced").checkpoint)
+    with pytest.raises(ReprocessError, match="no flow has changed"):
+        flows_to_rebuild(wrong, None, None)
+    assert flows_to_rebuild(right, None, None) == [right.flows["priced"]]
     with pytest.raises(Died):  # nothing has changed yet
         shop.reprocess(right, "priced", die_at="standing still")
     assert rows(table, "id", "price") == sorted(((n, n * 2) for n in range(100)), key=repr)
@@ -192,6 +195,8 @@ def test_a_wrong_factor_is_mended_through_deaths_and_the_flow_goes_on(shop: Shop
     assert reader.finish() == [2, 3]
     assert rows(table, "id", "price") == sorted(((n, n * 3) for n in range(150)), key=repr)
     assert not Places(wrong.work, "priced").home.exists()
+    with pytest.raises(ReprocessError, match="no flow has changed"):
+        flows_to_rebuild(right, None, None)
     assert rows(right.flows["orders"].table, "offset", "partition") == sorted(
         ((n // 2, n % 2) for n in range(150)), key=repr
     )

@@ -23,12 +23,13 @@ def add_reprocess(verbs: argparse._SubParsersAction[Parser], load: Callable[[arg
     parser = verbs.add_parser(
         "reprocess",
         help="rebuild a flow's tables from the log after its definition has changed",
-        description="The flow is run once more over the log beside the live one, as the file has it now. When its "
+        description="Without --flow, each flow whose rows were made by another definition than the file has now. "
+        "The flow is run once more over the log beside the live one, as the file has it now. When its "
         "audit balances, its tables and its checkpoint take the place of the live ones in one step; until then "
         "readers find the old rows. A run of the pipeline may go on meanwhile.",
     )
     parser.add_argument("pipeline", metavar="PIPELINE", help="the pipeline's file: YAML, or Python (.py)")
-    parser.add_argument("--flow", required=True, help="the flow to rebuild")
+    parser.add_argument("--flow", help="the flow to rebuild; default: all that have changed")
     parser.add_argument(
         "--since",
         metavar="TIME|OFFSETS",
@@ -45,35 +46,41 @@ def add_reprocess(verbs: argparse._SubParsersAction[Parser], load: Callable[[arg
 
 def _reprocess(args: argparse.Namespace, pipeline: Pipeline) -> int:
     from tidelog.runtime.clock import SystemClock
-    from tidelog.spark.pipeline.reprocess.reprocessing import Reprocessing, check_flow
+    from tidelog.spark.pipeline.reprocess.reprocessing import Reprocessing, flows_to_rebuild
     from tidelog.spark.pipeline.reprocess.since import ReprocessError, parse_since
     from tidelog.spark.pipeline.session import log_of, session_of
 
     try:
         since = None if args.since is None else parse_since(args.since)
-        flow = check_flow(pipeline, args.flow, since)
+        flows = flows_to_rebuild(pipeline, args.flow, since)
     except ReprocessError as error:
         raise UsageError(str(error)) from None
-    _confirm(args.yes, ", ".join(table.path for table in flow.tables))
+    if args.flow is None:
+        _say(f"{pipeline.name}: changed since their rows were made: {', '.join(flow.name for flow in flows)}")
+    _confirm(args.yes, ", ".join(table.path for flow in flows for table in flow.tables))
     with ExitStack() as stack:
+        started: list[SparkSession] = []
 
         def session() -> SparkSession:
-            _say(f"{pipeline.name}: starting Spark, which prints to {log_of(pipeline)}")
-            spark = session_of(pipeline)
-            stack.callback(spark.stop)
-            return spark
+            if not started:
+                _say(f"{pipeline.name}: starting Spark, which prints to {log_of(pipeline)}")
+                started.append(session_of(pipeline))
+                stack.callback(started[0].stop)
+            # Views are a session's, and each flow has its own of the same names.
+            return started[0].newSession()
 
-        Reprocessing(
-            pipeline,
-            args.flow,
-            session,
-            SystemClock(),
-            _say,
-            since=since,
-            keep_old=args.keep_old,
-            unproved=args.unproved,
-            wait=lambda: time.sleep(_LOOK_S),
-        ).run()
+        for flow in flows:
+            Reprocessing(
+                pipeline,
+                flow.name,
+                session,
+                SystemClock(),
+                _say,
+                since=since,
+                keep_old=args.keep_old,
+                unproved=args.unproved,
+                wait=lambda: time.sleep(_LOOK_S),
+            ).run()
     return 0
 
 

@@ -36,7 +36,7 @@ from tidelog.spark.pipeline.reprocess.since import (
 )
 from tidelog.spark.pipeline.reprocess.swap import Step, Swap, decide, discard, finish, nothing
 from tidelog.spark.pipeline.sinks import table_of
-from tidelog.spark.pipeline.starts import definition_of, definitions_of, note_definitions, starts_of
+from tidelog.spark.pipeline.starts import definition_of, definitions_of, is_changed, note_definitions, starts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +60,27 @@ def check_flow(pipeline: Pipeline, name: str, since: Since | None) -> Flow:
             "--since is for ingest flows, and for sql flows over one of them"
         )
     return flow
+
+
+def flows_to_rebuild(pipeline: Pipeline, name: str | None, since: Since | None) -> list[Flow]:
+    """The one that is named, or all whose rows were made by another definition than the file has now. ReprocessError
+    when there is none, or one of them cannot be rebuilt."""
+    if name is not None:
+        return [check_flow(pipeline, name, since)]
+    changed = [flow.name for flow in pipeline.flows.values() if _is_changed(pipeline, flow)]
+    if not changed:
+        raise ReprocessError(
+            "no flow has changed since its rows were made; --flow names one to be rebuilt all the same"
+        )
+    try:
+        return [check_flow(pipeline, one, since) for one in changed]
+    except ReprocessError as error:
+        raise ReprocessError(f"{error}. Changed are {', '.join(changed)}; --flow rebuilds one of them") from None
+
+
+def _is_changed(pipeline: Pipeline, flow: Flow) -> bool:
+    query = query_of(Places(pipeline.work, flow.name).checkpoint)
+    return query is not None and is_changed(pipeline, flow, query)
 
 
 class Reprocessing:
