@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,7 @@ from tools import apache
 
 ADD = ApiKey.ADD_PARTITIONS_TO_TXN
 END = ApiKey.END_TXN
+COMMITTED_S = 30.0
 _numbers = itertools.count(1)
 
 
@@ -50,6 +52,14 @@ def flawed(lab: Lab) -> bool:
     return lab.node.name == "apache"
 
 
+def until_committed(lab: Lab, transactional_id: str) -> None:
+    """EndTxn is answered before the markers are written; a reader of committed data sees nothing until they are."""
+    deadline = time.monotonic() + COMMITTED_S
+    while (state := state_of(lab.direct, transactional_id)[0]) != "CompleteCommit":
+        assert time.monotonic() < deadline, f"{transactional_id} is {state} after {COMMITTED_S:.0f} s"
+        time.sleep(0.01)
+
+
 def first_transaction_with_its_end_held_back(lab: Lab, client: OldClient, *, commit: bool) -> Trap:
     assert client.add(0) == ErrorCode.NONE
     client.produce(0, "one")
@@ -69,6 +79,7 @@ def test_a_late_commit_does_not_commit_the_next_transaction(lab: Lab, client: Ol
     late = end_answer(trap.wait_answered())
     if flawed(lab):
         assert late == ErrorCode.NONE
+        until_committed(lab, client.transactional_id)
         assert read_all(lab.direct, [f"{client.topic}/0"]) == {f"{client.topic}/0": ["one", "two"]}
         assert client.end(commit=False) == ErrorCode.INVALID_TXN_STATE, "what it wanted to abort is committed"
         return
@@ -90,6 +101,7 @@ def test_a_late_abort_does_not_abort_the_next_transaction(lab: Lab, client: OldC
         return
     assert late != ErrorCode.NONE
     assert client.end(commit=True) == ErrorCode.NONE
+    until_committed(lab, client.transactional_id)
     assert read_all(lab.direct, [f"{client.topic}/0"]) == {f"{client.topic}/0": ["two"]}
 
 
@@ -108,6 +120,7 @@ def test_a_repeated_commit_does_not_commit_the_next_transaction(lab: Lab, client
     late = end_answer(trap.wait_answered())
     if flawed(lab):
         assert late == ErrorCode.NONE
+        until_committed(lab, client.transactional_id)
         assert read_all(lab.direct, [f"{client.topic}/0"]) == {f"{client.topic}/0": ["one", "two"]}
         return
     assert late != ErrorCode.NONE
@@ -123,9 +136,8 @@ def test_a_late_add_begins_no_transaction(lab: Lab, client: OldClient) -> None:
     assert client.add(0) == ErrorCode.NONE
     client.produce(0, "one")
     assert client.end(commit=True) == ErrorCode.NONE
-    # EndTxn is answered before the markers are written; a next transaction must wait until they are.
-    while state_of(lab.direct, client.transactional_id)[0] != "CompleteCommit":
-        pass
+    # A next transaction must wait until the markers are written.
+    until_committed(lab, client.transactional_id)
     trap.release()
     late = add_answer(trap.wait_answered())
     state = state_of(lab.direct, client.transactional_id)
@@ -174,6 +186,7 @@ def test_what_is_repeated_on_the_newest_connection_is_answered_as_before(lab: La
         trap.wait_answered()
         client.dial_again()
         assert client.end(commit=True) == ErrorCode.NONE
+    until_committed(lab, client.transactional_id)
     assert read_all(lab.direct, [f"{client.topic}/0"]) == {f"{client.topic}/0": ["v0", "v1", "v2"]}
 
 
@@ -202,6 +215,7 @@ def test_librdkafka_with_a_commit_that_comes_late(lab: Lab) -> None:
         assert late == ErrorCode.NONE
         with pytest.raises(KafkaException, match=r"STATE|FATAL"):
             producer.abort_transaction(30)
+        until_committed(lab, f"id-{number}")
         assert read_all(lab.direct, [f"{topic}/0"]) == {f"{topic}/0": ["one", "two"]}
         return
     assert late != ErrorCode.NONE

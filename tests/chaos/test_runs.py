@@ -37,7 +37,8 @@ def test_a_short_run_with_transactions_of_both_versions() -> None:
         pytest.skip(f"no Java clients: {missing}")
     seed = int(os.environ.get("TIDELOG_CHAOS_SEED", random.randrange(10**6)))
     print(f"again: TIDELOG_CHAOS_SEED={seed}")
-    outcome = run("w3", seconds=SECONDS, seed=seed, java=True, quiet=True)
+    # Twice as long: the Java client may be stopped for 7 s, or killed and have to start again.
+    outcome = run("w3", seconds=2 * SECONDS, seed=seed, java=True, quiet=True)
     assert outcome.ok, "\n".join(outcome.lines())
     by_java = [op for op in outcome.history.ops if "java" in op.process and op.outcome == "ok" and op.transactional]
     assert len(by_java) > 5, "the Java client did little"

@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 HEARTBEAT_MS: Final = 100
 SESSION_MS: Final = 10_000
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,6 +192,7 @@ def test_remove_static_member(client: Client, shared_topic: str, broker: Served)
 @feature("one group of all clients")
 @pytest.mark.java
 @JAVA_MARKS[1]
+@pytest.mark.timeout(300)  # four libraries, one in a JVM, wait for each other to rebalance: minutes beside others
 def test_mixed_group(client_of: Callable[[str], Client], name: str) -> None:
     # aiokafka is the first to leave: its stop() waits for a join that is under way, and the others no longer poll then.
     clients = sorted((client_of(one) for one in CLIENTS), key=lambda client: client.name == "aiokafka")

@@ -9,7 +9,8 @@ from tests.clients.matrix import JAVA_MARKS, section
 from tests.clients.members import PARTITIONS, Members, details, produce
 from tests.clients.model import wait_for
 
-pytestmark = [*JAVA_MARKS, section("Groups")]
+# Ten rebalances of Java members, one after the other: seconds alone, minutes beside others.
+pytestmark = [*JAVA_MARKS, section("Groups"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tidelog.testing import Broker
 CONFIG = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "100"}
 COMPACTED = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(8 << 20),
+    "segment.bytes": str(2 << 20),
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "0",
 }

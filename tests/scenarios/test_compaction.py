@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tidelog.testing import Broker
+from tools.ports import free_port
 
 pytestmark = pytest.mark.timeout(120)
 CONFIG = {
@@ -53,8 +53,7 @@ def test_a_consumer_finds_the_last_value_of_each_key(tmp_path: Path) -> None:
     random = Random(1)
     expected: dict[bytes, bytes] = {}
     # The command finds it by the config: the port must be one.
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        listener = f"127.0.0.1:{reserved.getsockname()[1]}"
+    listener = f"127.0.0.1:{free_port()}"
     with Broker({**CONFIG, "tidelog.http.listener": listener}, process=True, data=tmp_path) as broker:
         bootstrap = broker.bootstrap_servers
         options = [part for name, value in TOPIC.items() for part in ("-c", f"{name}={value}")]
@@ -71,6 +70,8 @@ def test_a_consumer_finds_the_last_value_of_each_key(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, described
             [topic] = json.loads(tidelog(bootstrap, "topic", "describe", "c", "--json"))
             [described] = topic["partitions"]
+        assert described["dirty_ratio"] == 0
+        assert 2000 <= time.gmtime(described["last_clean_ms"] / 1000).tm_year < 2100
         [_, line] = tidelog(bootstrap, "topic", "describe", "c").splitlines()
         assert re.search(r"\tDirty: 0\.00\tCleaned: 20\d\d-\d\d-\d\dT[\d:.]+Z$", line), line
         found = consume(bootstrap)

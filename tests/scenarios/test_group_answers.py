@@ -62,6 +62,7 @@ _RESPONSES: dict[type[Struct], type[Struct]] = {
     SyncGroupRequest: SyncGroupResponse,
 }
 Identity = LeaveGroupRequest.MemberIdentity
+READY_S = 40.0
 
 
 class Scene:
@@ -528,7 +529,9 @@ def prepared(bootstrap: str) -> dict[str, bytes]:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=4, replication_factor=1) for name in "tu"
         ]
         wire.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5, CreateTopicsResponse)
-        for _ in range(200):
+        # Apache makes its internal topic first: beside other tests that takes a while.
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
             found = wire.call(FindCoordinatorRequest(key="any"), 1, FindCoordinatorResponse)
             request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in "tu"])
             known = wire.call(request, 12, MetadataResponse).topics

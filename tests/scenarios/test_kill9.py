@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -192,6 +193,7 @@ def check(load: Load, values: dict[int, list[bytes]], found: dict[int, int]) -> 
         assert found[partition] >= offset, f"partition {partition}: {offset} was committed, {found[partition]} is there"
 
 
+@pytest.mark.timeout(300)  # twenty starts of a node, then waits of WAIT_S: seconds alone, minutes beside others
 def test_twenty_kills_under_load_lose_nothing_acknowledged(tmp_path: Path) -> None:
     seed = int(os.environ.get("TIDELOG_KILL_SEED", random.randrange(10**6)))
     print(f"again: TIDELOG_KILL_SEED={seed}")
