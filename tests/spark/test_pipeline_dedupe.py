@@ -15,7 +15,7 @@ pytest.importorskip("deltalake")
 
 from tests.spark.stateful import BASE_MS, attempts, dies, moment, read
 from tidelog.spark.lake import LakeTable
-from tidelog.spark.pipeline import Pipeline, batch_state, dedupe, ingest
+from tidelog.spark.pipeline import Pipeline, batch_state, dedupe, deduping, ingest
 from tidelog.spark.pipeline.deduping import Deduping
 from tidelog.spark.pipeline.kinds import dedupe as kind
 from tidelog.spark.pipeline.kinds.dedupe import Dedupe
@@ -135,6 +135,7 @@ def test_every_row_is_kept_a_duplicate_or_late_through_crashes_at_every_step(
         model.batch(rows)
         dead = list(attempts(make, tables, home))[number]
         dies(dead, frame_of(spark, rows, random), number, "dead")
+        monkeypatch.setattr(deduping, "FEW_ROWS", (0, 1000)[number % 2])  # another way to the same keys
         kept = make(home, *tables).run(frame_of(spark, rows, random), "q", number, "good")
         assert kept.watermark_ms == model.watermark
         assert kept.counts == {
@@ -151,6 +152,22 @@ def test_every_row_is_kept_a_duplicate_or_late_through_crashes_at_every_step(
     again = make(home, *tables).run(frame_of(spark, rows, random), "q", number, "again")
     assert again.counts == kept.counts
     check(model, *tables)
+
+
+def test_the_keys_of_a_small_batch_go_to_what_was_kept_and_not_the_other_way_round(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What was kept may be a thousand times as much: it is read, but not brought together anew."""
+    flow = flow_of(tmp_path)
+    step = Deduping(flow, tmp_path / "state", *(table_of(table) for table in flow.tables))
+    made = [("a", 0, n, str(n), moment(BASE_MS), {}) for n in range(20)]
+    rows = step.keyed(spark.createDataFrame(made, SCHEMA))
+    kept = step.keyed(spark.createDataFrame([("b", *row[1:]) for row in made[::2]], SCHEMA))
+    for is_few in (True, False):
+        judged = step.judged(rows, kept, is_few)
+        assert {row["id"] for row in judged.where("_first.topic = 'b'").collect()} == {str(n) for n in range(0, 20, 2)}
+        plan = judged._jdf.queryExecution().sparkPlan().toString()
+        assert ("LeftSemi, BuildRight" in plan) == is_few, plan
 
 
 def test_rows_of_one_record_are_told_apart_in_the_same_way_each_time(spark: SparkSession, tmp_path: Path) -> None:

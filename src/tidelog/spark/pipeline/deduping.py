@@ -30,7 +30,7 @@ import msgspec
 from tidelog.spark.pipeline.batch_state import BatchState, Folder, Manifest, Terms, kept_home, later, small_ones
 from tidelog.spark.pipeline.kinds.columns import COORDINATES
 from tidelog.spark.pipeline.kinds.dedupe import Dedupe
-from tidelog.spark.pipeline.rows import dated, tie_break
+from tidelog.spark.pipeline.rows import FEW_ROWS, asked_for, dated, tie_break
 from tidelog.spark.pipeline.sinks import Written, table_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Deduping:
         time = F.expr(self._flow.time).cast("timestamp")
         return frame.withColumn("_time", time).withColumn(KEY, F.when(~lacks, whole))
 
-    def judged(self, rows: DataFrame, remembered: DataFrame | None) -> DataFrame:
+    def judged(self, rows: DataFrame, remembered: DataFrame | None, is_few: bool = False) -> DataFrame:
         """Rows with a key; `_first` is where the first row of the key is, of a row that is not that one."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -76,7 +76,7 @@ class Deduping:
         here = F.when(F.col("_number") > 1, F.col("_first"))
         if remembered is None:
             return found.withColumn("_first", here)
-        known = remembered.select(KEY, place.alias("_remembered"))
+        known = asked_for(remembered.select(KEY, place.alias("_remembered")), rows, KEY, is_few)
         return found.join(known, KEY, "left").withColumn("_first", F.coalesce("_remembered", here))
 
     def terms(self, frame: DataFrame) -> Terms:
@@ -97,9 +97,11 @@ class Deduping:
         if before.watermark_ms is not None:
             is_late = is_late | (F.unix_millis("_time") < before.watermark_ms)
         has_key = ~is_late & F.col(KEY).isNotNull()
-        judged = self.judged(rows.where(has_key), self._remembered(rows, state, before)).persist()
+        counted = _counted(rows, is_late)
+        remembered = self._remembered(rows, state, before)
+        judged = self.judged(rows.where(has_key), remembered, counted["rows"] <= FEW_ROWS).persist()
         try:
-            found = _counted(rows, is_late, judged)
+            found = {**counted, **_judged(judged)}
             watermark_ms = later(before.watermark_ms, found["latest"], self._flow.watermark_ms)
             keys = self._keep_keys(judged, state, before, found, watermark_ms, batch, attempt)
             once: dict[str, Any] = {"query": query, "batch": batch}
@@ -187,21 +189,27 @@ class Deduping:
         return dated(found, [*columns, "late_reason", "watermark"])
 
 
-def _counted(rows: DataFrame, is_late: Column, judged: DataFrame) -> dict[str, Any]:
+def _counted(rows: DataFrame, is_late: Column) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
-    all_rows = rows.agg(
+    found = rows.agg(
         F.max(F.unix_millis("_time")).alias("latest"), F.count("*").alias("rows"), F.count_if(is_late).alias("late")
     ).first()
+    assert found is not None
+    return dict(found.asDict())
+
+
+def _judged(judged: DataFrame) -> dict[str, Any]:
+    from pyspark.sql import functions as F
+
     is_first = F.col("_first").isNull()
-    with_key = judged.agg(
+    found = judged.agg(
         F.count_if(~is_first).alias("duplicates"),
         F.count_if(is_first).alias("keys"),
         F.max(F.when(is_first, F.unix_millis("_time"))).alias("latest_key"),
     ).first()
-    assert all_rows is not None
-    assert with_key is not None
-    return {**all_rows.asDict(), **with_key.asDict()}
+    assert found is not None
+    return dict(found.asDict())
 
 
 def _after(

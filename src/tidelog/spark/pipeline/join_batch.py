@@ -10,6 +10,7 @@ import msgspec
 from tidelog.spark.pipeline.batch_state import BatchState, Folder, Manifest, later, small_ones
 from tidelog.spark.pipeline.join_rows import KEY, MARK, MS, SIDE, effective, is_late, is_over
 from tidelog.spark.pipeline.kinds.join import SIDES, Interval, Side
+from tidelog.spark.pipeline.rows import FEW_ROWS, asked_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,13 +55,23 @@ class Batch:
         self._stays, self._no_key = found["stays"], found["no_key"]
         return {"late": found["late"], "unmatched": 0}
 
-    def waiting(self, rows: DataFrame) -> DataFrame:
-        """Rows that may be partners in this batch: those that waited for it, and its own."""
+    def meeting(self, rows: DataFrame) -> DataFrame:
+        """Rows that may be partners in this batch (`_new`: its own), and those that waited for them."""
         from pyspark.sql import functions as F
 
-        fresh = self._on_time(rows).withColumn("_new", F.lit(True))
+        fresh = self._on_time(rows)
         stored = self._stored(ROWS, rows, self.watermarks_before)
-        return fresh if stored is None else stored.withColumn("_new", F.lit(False)).unionByName(fresh)
+        found = fresh.withColumn("_new", F.lit(True))
+        if stored is None:
+            return found
+        asked = asked_for(stored, fresh, KEY, self._stays <= FEW_ROWS)
+        return asked.select(*rows.columns, F.lit(False).alias("_new")).unionByName(found)
+
+    def _waiting(self, rows: DataFrame) -> DataFrame:
+        """All that waited for this batch, and its own."""
+        fresh = self._on_time(rows)
+        stored = self._stored(ROWS, rows, self.watermarks_before)
+        return fresh if stored is None else stored.unionByName(fresh)
 
     @property
     def may_end(self) -> bool:
@@ -70,11 +81,11 @@ class Batch:
         watermark moves for it. It is not kept, so it comes out now or never."""
         return self._no_key > 0 or self._stays > 0 or self._watermarks != self.watermarks_before
 
-    def over(self, rows: DataFrame, waiting: DataFrame, marks: DataFrame | None) -> DataFrame:
+    def over(self, rows: DataFrame, marks: DataFrame | None) -> DataFrame:
         """Rows that no partner has come for, and none will."""
         from pyspark.sql import functions as F
 
-        ended = waiting.where(is_over(self._interval, self._watermarks)).drop("_new")
+        ended = self._waiting(rows).where(is_over(self._interval, self._watermarks))
         for found in (marks, self._stored(MARKS, rows.select(*MARK), self.watermarks_before)):
             if found is not None:
                 ended = ended.join(found, list(MARK), "left_anti")

@@ -75,8 +75,7 @@ class Joining:
         once: dict[str, Any] = {"query": query, "batch": batch}
         try:
             found = work.look(rows)
-            waiting = work.waiting(rows)
-            pairs = pairs_of(self._interval, waiting).persist()
+            pairs = pairs_of(self._interval, work.meeting(rows)).persist()
             found["joined"] = _append(self._table, pair_rows(pairs), once)
             marks = marks_of(pairs) if found["joined"] else None
             parts = {ROWS: work.keep_rows(rows), MARKS: work.keep_marks(rows, marks, found["joined"])}
@@ -84,7 +83,7 @@ class Joining:
                 late = rows.where(is_late(work.watermarks_before))
                 self._late.append(late_rows(late, work.watermarks_before), **once)
             if work.may_end:
-                over = work.over(rows, waiting, marks)
+                over = work.over(rows, marks)
                 found["unmatched"] = _append(self._unmatched, unmatched_rows(self._flow, over), once)
             manifest = work.after(parts, found)
             state.keep(manifest)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
+
+
+FEW_ROWS: Final = 100_000
+"""Of a batch, some megabytes of keys: they go to every task that reads what was kept before."""
+
+
+def asked_for(kept: DataFrame, rows: DataFrame, key: str, is_few: bool) -> DataFrame:
+    """Of what was kept, all that has a key of these rows, so that the rest stays where it lies. Of many rows the keys
+    are not sent around: it is all that was kept then."""
+    from pyspark.sql import functions as F
+
+    return kept.join(F.broadcast(rows.select(key).distinct()), key, "left_semi") if is_few else kept
 
 
 def dated(rows: DataFrame, columns: list[str], time: str = "_time") -> DataFrame:
