@@ -113,6 +113,11 @@ def judged_by(anew: Recomputed, proof: Proof) -> Proof:
         reason = f"the log does not have all records any more ({'; '.join(anew.gone) or 'compacted'})"
     else:
         return proof
+    return excused(proof, reason)
+
+
+def excused(proof: Proof, reason: str) -> Proof:
+    """Nothing of it is a fault, for this reason."""
     return Proof(counts=proof.counts, examples=proof.examples, unknown=reason)
 
 

@@ -17,7 +17,7 @@ from tidelog.spark.pipeline.comparing import ID, alike, with_id, without
 from tidelog.spark.pipeline.kinds.aggregate import Aggregate, Measure
 from tidelog.spark.pipeline.measures import TIME
 from tidelog.spark.pipeline.proof import Proof, UnprovableError
-from tidelog.spark.pipeline.proving import COORDINATES, require_repeatable
+from tidelog.spark.pipeline.proving import COORDINATES, excused, judged_by, require_repeatable
 from tidelog.spark.pipeline.recomputing import Recomputed
 from tidelog.spark.pipeline.windows import END, START
 
@@ -53,15 +53,12 @@ def prove_windows(anew: Recomputed, flow: Aggregate) -> Proof:
         rows, counted, late_surplus = _without_late(rows, late, frame.columns)
     expected = step.closed(step.whole(rows).where(_is_closed(watermark_ms)))
     found = anew.rows(flow.table)
-    proof = _compared(flow, expected, expected.limit(0) if found is None else found, counted, late_surplus)
+    compared = _compared(flow, expected, expected.limit(0) if found is None else found, counted, late_surplus)
+    proof = judged_by(anew, compared)
     if proof.verdict != "off":
         return proof
-    if anew.is_changed:
-        return _unknown(proof, "the flow, or one that it reads, was changed since its first batch")
-    if anew.gone or anew.is_compacted():
-        return _unknown(proof, f"the log does not have all records any more ({'; '.join(anew.gone) or 'compacted'})")
     if flow.window.kind == "session" and found is not None and _has_torn_sessions(flow, found):
-        return _unknown(proof, "a row came after its session was closed and began another that overlaps it")
+        return excused(proof, "a row came after its session was closed and began another that overlaps it")
     return proof
 
 
@@ -69,10 +66,6 @@ def _is_closed(watermark_ms: int | None) -> Column:
     from pyspark.sql import functions as F
 
     return F.lit(False) if watermark_ms is None else F.col(END) <= watermark_ms
-
-
-def _unknown(proof: Proof, reason: str) -> Proof:
-    return Proof(counts=proof.counts, examples=proof.examples, unknown=reason)
 
 
 def _without_late(rows: DataFrame, late: DataFrame, columns: list[str]) -> tuple[DataFrame, int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.spark.pipeline.comparing import Difference, compare_rows
 from tidelog.spark.pipeline.kinds.view import BUCKET, View
 from tidelog.spark.pipeline.proof import Proof
-from tidelog.spark.pipeline.proving import require_repeatable
+from tidelog.spark.pipeline.proving import judged_by, require_repeatable
 from tidelog.spark.pipeline.proving_publish import prove_changelog, with_published
 from tidelog.spark.pipeline.recomputing import Recomputed
 from tidelog.spark.pipeline.views.changes import Reading
@@ -60,14 +60,10 @@ def _prove_tables(anew: Recomputed, flow: View) -> Proof:
         pairs["changes"] = _pair(dated(changes), anew.rows(flow.changes))
     pairs["unapplied"] = _pair(reading.unapplied(judged, frame.columns), anew.rows(flow.unapplied))
     proof = _compared(flow, pairs)
-    if proof.verdict != "off":
-        return proof
-    if anew.is_changed:
-        return _unknown(proof, "the flow, or one that it reads, was changed since its first batch")
+    if proof.verdict != "off" or anew.is_changed or flow.fold:
+        return judged_by(anew, proof)
     if not anew.gone and not anew.is_compacted():
         return proof
-    if flow.fold:
-        return _unknown(proof, f"the log does not have all records any more ({'; '.join(anew.gone) or 'compacted'})")
     log = reduce(lambda one, two: one.unionAll(two), (anew.records(name).select(*PLACE) for name in anew.stretches))
     log = log.distinct()
     # With nothing behind the flow, the last record of every key is in a compacted log, and no row may be of another.
@@ -98,10 +94,6 @@ def _is_at_the_end(anew: Recomputed) -> bool:
         if any(latest[at] > end for at, end in one.ends.items()):
             return False
     return True
-
-
-def _unknown(proof: Proof, reason: str) -> Proof:
-    return Proof(counts=proof.counts, examples=proof.examples, unknown=reason)
 
 
 def _compared(flow: View, pairs: dict[str, tuple[DataFrame, DataFrame]], remarks: tuple[str, ...] = ()) -> Proof:
