@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,9 @@ def test_a_compacted_topic_is_judged_by_its_final_view() -> None:
         assert report.partitions[0].log.decoded > 0
         # Each key is among the last records as often as any other, so the last 300 are there, wherever segments begin.
         assert len(report.windows) >= 3
+        expected = Counter(BEGIN_MS + offset - offset % 100 for offset in kept)
+        assert {window.begin_ms: window.records for window in report.windows} == expected
+        assert {window.begin_ms: window.rows for window in report.windows} == expected
         # A flow that came after the cleaner has the rest only, and is as right.
         report = audit(link, survivors, [topic])
         assert report.balanced and report.total("cleaned") == 0
