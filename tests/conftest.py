@@ -1,11 +1,16 @@
-"""What a run of the tests tells at its end (how many seeds and how many requests of the fuzzer it was), and which tests
-share a worker."""
+"""What a run of the tests tells at its end (how many seeds and how many requests of the fuzzer it was), which tests
+share a worker, and that no property test is timed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A first example loads or compiles what the others only use. The rest is as it comes, in CI and elsewhere.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.hookimpl(optionalhook=True)

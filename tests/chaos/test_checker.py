@@ -18,7 +18,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 @given(SEEDS, st.integers(0, 600), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_good_history_has_no_anomalies(seed: int, steps: int, partitions: int) -> None:
     report = check(generate(seed, steps, partitions))
     assert report.ok, "\n".join(report.lines())
@@ -26,7 +26,7 @@ def test_a_good_history_has_no_anomalies(seed: int, steps: int, partitions: int)
 
 @pytest.mark.parametrize("name", ERRORS)
 @given(seed=SEEDS)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_a_planted_anomaly_is_named(name: str, seed: int) -> None:
     history = generate(seed, 250)
     assume(PLANTS[name](history))

@@ -46,7 +46,7 @@ def test_a_seed_makes_the_same_events_and_another_makes_others() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_every_kind_is_what_it_is_called(seed: int) -> None:
     made, schemas = events(seed), columns()
     paid: set[bytes] = set()

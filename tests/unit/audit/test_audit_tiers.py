@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.audit.counting import Counting, Member
@@ -277,7 +277,6 @@ def test_smaller_windows_are_added_up_and_others_are_unknown() -> None:
     assert first.reasons == ("producer odd on web-3 counts by windows of 70 ms, which do not fit",)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60),
     st.integers(0, 2**32),

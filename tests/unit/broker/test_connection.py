@@ -48,7 +48,7 @@ class Parking:
 # frames
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.tuples(st.lists(st.binary(max_size=30), max_size=12), st.lists(st.integers(1, 9), min_size=1, max_size=9))
     | st.tuples(st.lists(bodies, max_size=6), st.lists(st.integers(3_000, 300_000), min_size=1, max_size=20))
@@ -73,7 +73,7 @@ def test_frames_arrive_whole_and_in_order_however_they_are_split(case: tuple[lis
     link.lose()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(frames=st.lists(bodies, min_size=1, max_size=5), cut=st.integers(1, 1000))
 def test_a_connection_that_dies_within_a_frame_gives_its_buffer_back(frames: list[bytes], cut: int) -> None:
     link = Link(echo)
@@ -154,7 +154,7 @@ def test_answers_of_one_read_leave_in_one_write() -> None:
     assert link.transport.written == [b"<a><b><c>"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
 def test_slots_filled_in_any_order_leave_in_the_order_of_the_requests(order: list[int], at_once: set[int]) -> None:
     slots: dict[int, Slot] = {}

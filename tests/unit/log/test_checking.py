@@ -100,7 +100,7 @@ def test_a_flipped_bit_anywhere_in_an_old_segment_costs_the_readers_of_that_batc
             change(disk, name, flip)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_whatever_happens_to_old_segments_and_their_indexes(data: st.DataObject) -> None:
     config = data.draw(st.sampled_from(CONFIGS))
@@ -134,7 +134,7 @@ def test_whatever_happens_to_old_segments_and_their_indexes(data: st.DataObject)
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_damaged_indexes_cost_nothing_but_time(seed: int) -> None:
     random = Random(seed)
     disk, batches = written(random.choice(CONFIGS))

@@ -238,7 +238,7 @@ def test_recovery_cuts_no_index_that_is_right(monkeypatch: pytest.MonkeyPatch) -
     assert cut == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2_000), st.lists(st.tuples(st.sampled_from("fffgt"), st.integers(0, 7_000)), max_size=40))
 def test_whatever_was_looked_up_before_an_entry_is_found_where_it_is(count: int, steps: list[tuple[str, int]]) -> None:
     disk = sim_disk()

@@ -388,6 +388,4 @@ def test_random_walks(first: int) -> None:
 
 
 TestLogModel = LogModel.TestCase
-TestLogModel.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestLogModel.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck))

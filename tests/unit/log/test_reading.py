@@ -63,7 +63,7 @@ def test_nothing_is_read_from_a_cold_disk_without_being_brought(monkeypatch: pyt
     assert not reads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1000), st.integers(1, 60), st.sampled_from([0.2, 0.7, 1.0]))
 def test_what_is_brought_is_what_a_waiting_reader_gets(max_bytes: int, end: int, chance: float) -> None:
     disk, log = cold_log()

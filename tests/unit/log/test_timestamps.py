@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.log.helpers import append, open_log, sim_disk
@@ -104,7 +104,6 @@ def test_the_newest_record_may_lie_in_an_older_segment() -> None:
 TIMES = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=4).map(tuple), max_size=25)
 
 
-@settings(deadline=None)
 @given(TIMES, st.sampled_from((Codec.NONE, Codec.LZ4)), st.data())
 def test_as_a_list_would_answer(batches: list[tuple[int, ...]], codec: Codec, data: st.DataObject) -> None:
     disk = sim_disk()

@@ -247,5 +247,5 @@ def test_random_walks(first: int) -> None:
 
 TestTransactionsModel = TransactionsModel.TestCase
 TestTransactionsModel.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

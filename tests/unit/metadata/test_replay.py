@@ -19,7 +19,7 @@ from tidelog.metadata.snapshot import image_records
 from tidelog.protocol.messages import records_metadata as r
 from tidelog.protocol.schema import message_names
 
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=60)
 A, B = b"a" * 16, b"b" * 16
 
 

@@ -15,7 +15,7 @@ from tidelog.metadata.snapshot import image_records
 from tidelog.protocol.messages import records_metadata as r
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(histories())
 def test_a_snapshot_makes_the_same_image_again(batches: list[list[Any]]) -> None:
     image = play(batches)[0].image
@@ -24,7 +24,7 @@ def test_a_snapshot_makes_the_same_image_again(batches: list[list[Any]]) -> None
     assert plain(again.image) == plain(image)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(histories())
 def test_a_snapshot_is_the_same_whatever_the_way_to_the_image(batches: list[list[Any]]) -> None:
     image = play(batches)[0].image

@@ -95,7 +95,7 @@ def _field(entry: Entry, field: Field, version: int, tame: bool) -> st.SearchStr
 def for_examples(strategy: st.SearchStrategy[Any], count: int, check: Callable[[Any], None]) -> None:
     """Runs the check on drawn values; a failure is shrunk and shown as in any hypothesis test."""
 
-    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def run(value: Any) -> None:
         check(value)

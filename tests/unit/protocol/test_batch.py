@@ -38,7 +38,7 @@ from tidelog.protocol.compression import Codec
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
-settled = settings(max_examples=60, deadline=None)
+settled = settings(max_examples=60)
 
 blobs = st.none() | st.binary(max_size=40) | st.integers(60, 20_000).map(lambda size: b"long" * (size // 4))
 names = st.text(max_size=12)

@@ -29,7 +29,7 @@ record_lists = st.lists(
 @given(
     records=record_lists, base=st.integers(0, 2**40), producer_id=st.integers(-1, 2**40), transactional=st.booleans()
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_same_bytes(ask: Ask, records: list[RecordInput], base: int, producer_id: int, transactional: bool) -> None:
     transactional = transactional and producer_id >= 0
     epoch, sequence = (3, 7) if producer_id >= 0 else (-1, -1)
@@ -47,7 +47,7 @@ def test_the_same_bytes(ask: Ask, records: list[RecordInput], base: int, produce
 
 
 @given(records=record_lists, codec=st.sampled_from(Codec))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_java_reads_ours_and_we_read_javas(ask: Ask, records: list[RecordInput], codec: Codec) -> None:
     ours = build_batch(records, codec=codec)
     assert contents(ask("R", ours.hex()).split(" ")) == list(map(as_text, records))

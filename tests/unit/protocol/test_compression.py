@@ -25,7 +25,7 @@ contents = st.binary(max_size=300) | st.tuples(st.binary(min_size=1, max_size=9)
 
 
 @given(content=contents, codec=st.sampled_from(Codec))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_was_compressed_comes_back(content: bytes, codec: Codec) -> None:
     packed = compress(codec, content)
     assert bytes(decompress(codec, packed, LIMIT)) == content
@@ -70,7 +70,7 @@ def test_every_cut_of_a_stream_is_an_error_never_less_content(codec: Codec) -> N
 
 
 @given(codec=st.sampled_from(PACKED), data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_decompress_or_are_an_error(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, data.draw(contents)))
     for _ in range(data.draw(st.integers(0, 4))):

@@ -38,13 +38,13 @@ def payload(inputs: list[RecordInput]) -> bytes:
     return bytes(build_batch(inputs)[HEADER_SIZE:])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records)
 def test_keys_are_found(inputs: list[RecordInput]) -> None:
     assert have_keys(payload(inputs), len(inputs)) == all(record.key is not None for record in inputs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records, st.integers(-2, 2).filter(bool))
 def test_another_number_of_records_is_refused(inputs: list[RecordInput], more: int) -> None:
     if len(inputs) + more >= 0:
@@ -52,7 +52,7 @@ def test_another_number_of_records_is_refused(inputs: list[RecordInput], more: i
             have_keys(payload(inputs), len(inputs) + more)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60), st.integers(0, 10))
 def test_any_bytes_are_records_or_refused(data: bytes, count: int) -> None:
     with suppress(ProtocolError):
@@ -66,7 +66,7 @@ def test_a_key_longer_than_its_record_is_refused() -> None:
         have_keys(good, 2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records, st.sampled_from(Codec), st.sampled_from(Codec))
 def test_another_compression_has_the_same_records(inputs: list[RecordInput], before: Codec, after: Codec) -> None:
     batch = build_batch(inputs, codec=before, base_offset=7, producer_id=3, producer_epoch=1, base_sequence=9)

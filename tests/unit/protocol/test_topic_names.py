@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol.topic_names import INTERNAL_TOPICS, collides, complaint_about_name
@@ -37,7 +37,6 @@ def test_names_that_are_not(name: str, reason: str) -> None:
     assert complaint.startswith("Topic name is invalid: ") and reason in complaint
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_an_allowed_name_is_safe_as_a_directory(name: str) -> None:
     if complaint_about_name(name) is None:

@@ -77,7 +77,7 @@ def test_a_good_batch_is_taken_where_it_lies(codec: Codec) -> None:
     assert header.record_count == 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_any_bytes_are_taken_or_refused_with_a_code(data: st.DataObject) -> None:
     batch = bytearray(build_batch(RECORDS, codec=data.draw(st.sampled_from(Codec))))

@@ -275,7 +275,7 @@ def play(disk: SimDisk, model: Model, number: int, what: str, name: str, argumen
         model.change(name, str(argument), node)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(STEPS, st.integers(0, 1 << 30))
 def test_no_script_loses_what_was_synced(steps: list[tuple[str, str, int | str]], seed: int) -> None:
     disk, model = new_disk(seed), Model()

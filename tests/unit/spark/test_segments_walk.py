@@ -85,7 +85,7 @@ def through(walk: Walk, start: int, end: int, bases: list[int]) -> Iterator[byte
         position = piece.next_offset
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LAYOUTS, INDEXES, st.integers(61, 700), st.data())
 def test_every_batch_of_a_stretch_and_no_other(
     layout: Layout, index: str, piece_bytes: int, data: st.DataObject
@@ -103,7 +103,7 @@ def test_every_batch_of_a_stretch_and_no_other(
         assert found == b"".join(batch.data for batch in batches if batch.last >= start and batch.base < end)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(LAYOUTS, INDEXES, st.integers(61, 700))
 def test_an_offset_is_found_in_its_segment(layout: Layout, index: str, room: int) -> None:
     with TemporaryDirectory() as text:

@@ -343,4 +343,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestTransactions.settings = settings(max_examples=80, stateful_step_count=50)

@@ -218,7 +218,6 @@ TestCleanerModel = CleanerModel.TestCase
 TestCleanerModel.settings = settings(
     max_examples=40,
     stateful_step_count=50,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),  # explaining traces every line, and is slow
     suppress_health_check=list(HealthCheck),
 )
@@ -260,7 +259,6 @@ def caught() -> str:
     wanted = settings(
         max_examples=300,
         stateful_step_count=40,
-        deadline=None,
         database=None,
         derandomize=True,
         print_blob=False,

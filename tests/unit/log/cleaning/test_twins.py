@@ -112,13 +112,13 @@ FULL_MAP = [
 
 
 def without_read_bytes(results: list[Any]) -> list[Any]:
-    """A job whose map is full has read on to the end of its piece: this alone depends on how much it reads at a time."""
+    """A job whose map is full has read on to the end of its piece: only this depends on how much it reads at a time."""
     return [found and (found[0]._replace(read_bytes=0), found[1]) for found in results]
 
 
 @example(deeds=FULL_MAP, read_bytes=61, room=1 << 29)
 @example(deeds=OLD_TOMBSTONE, read_bytes=300, room=1 << 29)
-@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(deeds=DEEDS, read_bytes=st.sampled_from([61, 100, 300, 1 << 20]), room=st.sampled_from([1 << 29, 1500]))
 def test_both_leave_the_same_files(deeds: list[Any], read_bytes: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ from tests.unit.protocol.records.batches import built_batches, expected, with_cr
 from tidelog.protocol.batch import CONTROL, TRANSACTIONAL, RecordInput, build_batch, read_header, set_append_time
 from tidelog.protocol.records import TwinName, decode
 
-settled = settings(max_examples=60, deadline=None)
+settled = settings(max_examples=60)
 
 
 def rows_of(log: bytes) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ from tidelog.protocol.records.decoding import RECORD_COLUMN_BYTES
 
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
-settled = settings(max_examples=80, deadline=None)
+settled = settings(max_examples=80)
 
 
 @settled

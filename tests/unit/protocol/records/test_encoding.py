@@ -24,7 +24,7 @@ from tidelog.protocol.batch import (
 from tidelog.protocol.compression import Codec
 from tidelog.protocol.records import Columns, TwinName, decode, encode
 
-settled = settings(max_examples=80, deadline=None)
+settled = settings(max_examples=80)
 
 
 def columns_of(records: Iterable[RecordInput], twin: TwinName, **fields: Any) -> Columns:

@@ -19,7 +19,7 @@ def contents(columns: Any) -> list[Any]:
     return [record._replace(offset=0) for record in records_of(columns)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches=st.lists(built_batches, max_size=3), data=st.data())
 def test_there_and_back(twin: TwinName, batches: list[bytes], data: st.DataObject) -> None:
     columns = decode(b"".join(batches), twin=twin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol.batch import Record
@@ -31,7 +31,6 @@ def _columns(records: Records, twin: TwinName) -> Columns:
     return from_arrow(batch, twin=twin)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(records=RECORDS, partitions=st.integers(1, 9), data=st.data())
 def test_keys_are_placed_as_java_places_them(
     twin: TwinName,
@@ -48,7 +47,6 @@ def test_keys_are_placed_as_java_places_them(
     assert places == expected
 
 
-@settings(deadline=None)  # the first example may compile
 @given(records=RECORDS, partitions=st.integers(1, 5), first=st.integers(0, 4), rows_per_block=st.integers(1, 7))
 def test_dividing_keeps_every_record_in_its_order(
     twin: TwinName,

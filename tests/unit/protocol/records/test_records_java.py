@@ -63,7 +63,7 @@ def fields_of(columns: Columns) -> list[str]:
     base_sequence=st.integers(0, 2**31 - 1),
     attributes=st.sampled_from((0, TRANSACTIONAL)),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_java_reads_what_we_encode(
     ask: Ask, twin: TwinName, codec: Codec, records: list[RecordInput], base_offset: int, **fields: int
 ) -> None:
@@ -84,7 +84,7 @@ def test_java_reads_what_we_encode(
     is_committed=st.booleans(),
     coordinator_epoch=st.integers(0, 2**31 - 1),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_we_decode_what_java_writes(
     ask: Ask,
     twin: TwinName,

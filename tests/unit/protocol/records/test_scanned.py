@@ -20,7 +20,7 @@ def records(columns: Columns) -> list[object]:
     return [columns.record(row) for row in range(columns.count)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(logs=st.lists(LOGS, min_size=1, max_size=3), chosen=st.data())
 def test_some_batches_decode_as_in_the_whole(twin: TwinName, logs: list[list[bytes]], chosen: st.DataObject) -> None:
     """One scratch room for several logs, which grows meanwhile."""

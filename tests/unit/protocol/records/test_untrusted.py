@@ -31,7 +31,7 @@ LIMIT = 1 << 20
 BARE = b"\x0c\x00\x00\x00\x01\x01\x00"
 """A record with nothing in it."""
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=150)
 
 
 def outcome(data: bytes, twin: TwinName, *, check_crc: bool = True) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ def offsets_of(found: Held) -> list[int]:
     return [offset for start, end in found.visible.pairs() for offset in range(start, end)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(logs(), st.integers(0, 20), st.integers(0, 50), st.booleans())
 def test_offsets_and_windows_are_those_that_a_consumer_sees(log: Log, start: int, length: int, committed: bool) -> None:
     asked = Asked(start, start + length, committed, every_time=True)
@@ -122,7 +122,6 @@ def test_offsets_and_windows_are_those_that_a_consumer_sees(log: Log, start: int
     assert found.next_offset == max(start, log.next_offset if log.data else start)
 
 
-@settings(deadline=None)
 @given(logs().filter(lambda log: log.is_ordered))
 def test_where_times_do_not_go_back_within_a_batch_headers_are_enough(log: Log) -> None:
     asked = Asked(0, 1 << 40)

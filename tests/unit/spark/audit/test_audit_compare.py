@@ -75,7 +75,7 @@ def naive(world: World) -> dict[str, Counter[int]]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(worlds(), min_size=len(PARTITIONS), max_size=len(PARTITIONS)),
     st.permutations(range(OFFSETS)),
@@ -125,7 +125,7 @@ def test_what_has_gaps_goes_to_a_file_in_sorted_runs() -> None:
     assert (np.concatenate([one.rows for one in portions]) == 1).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, OFFSETS - 1), max_size=30), min_size=1, max_size=OUTLETS_MAX),
     st.sampled_from([4, 1000]),
@@ -169,7 +169,6 @@ def test_more_ranges_than_are_kept_are_counted() -> None:
     assert (tally.span_counts["missing"], tally.missing) == (50, 50)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 40)), st.lists(st.integers(-5, 45)))
 def test_ranges_hold_what_was_put_in(members: list[int], asked: list[int]) -> None:
     held = runs(np.array(sorted(set(members)), np.int64))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.spark.audit.coverage import Coverage
@@ -70,7 +70,6 @@ rows_of_tables = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(
     rows_of_tables,
     st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]),

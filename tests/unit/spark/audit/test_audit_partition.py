@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.errors import MissingError
@@ -70,7 +70,6 @@ def audited(link: MemoryLink, table: Table, **options: Any) -> Report:
     return auditing.audit(cast(Link, link), table, ["t"], **options)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=6), st.integers(0, 12), st.integers(0, 30))
 def test_gaps_are_what_no_batch_holds(steps: list[tuple[int, int]], start: int, length: int) -> None:
     places: list[tuple[int, int]] = []

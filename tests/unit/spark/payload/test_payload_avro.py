@@ -109,14 +109,14 @@ def values(schema: Any, *records: bytes | None) -> list[Any]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(orders, max_size=4))
 def test_what_fastavro_writes_is_read(rows: list[dict[str, Any]]) -> None:
     plain = json.loads(json.dumps(WIDE).replace('"time-millis"', '"none"'))
     assert values(WIDE, *[encoded(plain, row) for row in rows]) == rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(orders | st.none(), max_size=4))
 def test_what_is_written_is_read_by_fastavro(rows: list[dict[str, Any] | None]) -> None:
     plain = json.loads(json.dumps(WIDE).replace('"time-millis"', '"none"'))
@@ -334,7 +334,7 @@ def test_a_value_too_large_for_its_column_is_one_rows_error() -> None:
 READER = Decoder(DecodeSpec(avro(WIDE)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_value_or_an_error(body: bytes) -> None:
     [row] = READER.decode(pa.array([head(1) + body])).to_pylist()

@@ -118,7 +118,7 @@ def parse(writer: Any, reader: Any, body: bytes) -> Any:
     return AvroReader(Schema("avro", json.dumps(reader))).parser(Schema("avro", json.dumps(writer)))(body)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_any_schema_is_read_as_fastavro_reads_it(data: st.DataObject) -> None:
     schema = data.draw(anything)
@@ -127,7 +127,7 @@ def test_any_schema_is_read_as_fastavro_reads_it(data: st.DataObject) -> None:
     assert parse(schema, schema, body) == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_any_change_is_resolved_as_fastavro_resolves_it(data: st.DataObject) -> None:
     writer = data.draw(anything)
@@ -137,7 +137,7 @@ def test_any_change_is_resolved_as_fastavro_resolves_it(data: st.DataObject) -> 
     assert parse(writer, reader, body) == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data(), st.binary(max_size=30))
 def test_any_bytes_are_read_or_refused(data: st.DataObject, body: bytes) -> None:
     schema = data.draw(anything)

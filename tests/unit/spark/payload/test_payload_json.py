@@ -79,7 +79,7 @@ def test_the_types_of_columns() -> None:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(orders, max_size=4))
 def test_rows_come_back_as_the_same_json(rows: list[dict[str, Any]]) -> None:
     column = decoded(ORDER, *map(record, rows))
@@ -123,7 +123,7 @@ def test_bad_records_are_told_apart_from_good_ones() -> None:
 READER = Decoder(DecodeSpec(Schema("json", json.dumps(ORDER))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=30) | things.map(lambda thing: json.dumps(thing).encode()))
 def test_any_bytes_are_a_value_or_an_error(body: bytes) -> None:
     [row] = READER.decode(pa.array([head(1) + body])).to_pylist()

@@ -24,7 +24,7 @@ values = st.none() | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(values, max_size=5), st.integers(0, 5), st.integers(0, 5))
 def test_rows_are_those_of_arrow_in_slices_too(given: list[Any], start: int, length: int) -> None:
     column = pa.array(given, KIND).slice(start, length)

@@ -104,7 +104,7 @@ def read_back(record: bytes) -> dict[str, Any]:
     return there
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(orders | st.none(), max_size=4))
 def test_rows_come_back(rows: list[dict[str, Any] | None]) -> None:
     records = WRITER.encode(pa.array(rows, WRITER.arrow_type)).to_pylist()
@@ -224,7 +224,7 @@ def test_bad_records_are_told_apart_from_good_ones() -> None:
     assert errors[6].startswith("1 bytes are too few")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_value_or_an_error(body: bytes) -> None:
     [row] = ORDERS.decode(pa.array([head(1) + body])).to_pylist()

@@ -313,7 +313,7 @@ def never_another_exception(text: str | bytes) -> None:
 
 
 @given(DOCUMENTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @with_example("&a {name: *a, flows: *a}")
 @with_example("[" * 3000)
 @with_example(
@@ -325,13 +325,13 @@ def test_any_document_is_a_pipeline_or_errors(text: str) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_bytes_are_a_pipeline_or_errors(content: bytes) -> None:
     never_another_exception(content)
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_good_file_with_a_line_changed_is_a_pipeline_or_errors_with_lines(data: st.DataObject) -> None:
     lines = GOOD.splitlines()
     index = data.draw(st.integers(0, len(lines) - 1))

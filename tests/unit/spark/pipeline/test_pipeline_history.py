@@ -47,7 +47,6 @@ def sums(found: list[Line]) -> tuple[int, ...]:
     )
 
 
-@settings(deadline=None)
 @given(lines)
 def test_thinning_keeps_sums_peaks_order_and_marks(found: list[Line]) -> None:
     few = thinned(found)
@@ -61,7 +60,6 @@ def test_thinning_keeps_sums_peaks_order_and_marks(found: list[Line]) -> None:
     assert sum(isinstance(line, Sample) for line in few) <= (number + between) / 2
 
 
-@settings(deadline=None)
 @given(lines, st.integers(0, 10))
 def test_of_too_many_marks_the_newest_stay(found: list[Line], most: int) -> None:
     every = [line for line in found if isinstance(line, Mark)]
@@ -77,7 +75,7 @@ def test_two_samples_are_one_that_says_how_far_it_was_at_its_end() -> None:
     assert joined(first, second) == both
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lines, st.data())
 def test_a_file_that_was_torn_anywhere_goes_on_with_whole_lines(found: list[Line], data: st.DataObject) -> None:
     whole = b"".join(msgspec.json.encode(line) + b"\n" for line in found)
@@ -97,7 +95,7 @@ def test_a_file_that_was_torn_anywhere_goes_on_with_whole_lines(found: list[Line
     assert read[complete:] in (after, [*found[complete : complete + 1], *after])
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.booleans(), min_size=80, max_size=120))
 def test_a_file_never_grows_over_its_bounds(kinds: list[bool]) -> None:
     with TemporaryDirectory() as home:

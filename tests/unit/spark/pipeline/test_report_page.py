@@ -242,7 +242,7 @@ samples_of_anything = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(samples_of_anything, max_size=6))
 def test_whatever_was_measured_can_be_drawn(samples: list[Sample]) -> None:
     found = pipeline()
@@ -255,7 +255,6 @@ def test_whatever_was_measured_can_be_drawn(samples: list[Sample]) -> None:
     ElementTree.fromstring(picture(drawn))
 
 
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_an_element_is_xml_whatever_is_in_it(inside: str, value: str) -> None:
     root = ElementTree.fromstring(tag("text", inside, class_=value))

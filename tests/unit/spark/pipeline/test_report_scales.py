@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.spark.pipeline.report.figures import moment, short, size, span
@@ -14,7 +14,6 @@ from tidelog.spark.pipeline.report.scales import Scale, number_axis, span_axis, 
 values = st.floats(0, 1e15) | st.integers(0, 10**15)
 
 
-@settings(deadline=None)
 @given(values, st.booleans())
 def test_a_number_axis_holds_the_value_with_few_ticks_at_equal_steps(most: float, whole: bool) -> None:
     axis = number_axis(most, whole=whole)
@@ -28,7 +27,6 @@ def test_a_number_axis_holds_the_value_with_few_ticks_at_equal_steps(most: float
     assert len(set(names)) == len(names)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**13))
 def test_an_axis_of_durations_has_names_that_differ(most: int) -> None:
     axis = span_axis(most)
@@ -38,7 +36,6 @@ def test_an_axis_of_durations_has_names_that_differ(most: int) -> None:
     assert len(set(names)) == len(names)
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**12), 4 * 10**12), st.integers(0, 10**13))
 def test_ticks_of_time_are_within_and_not_too_many(low: int, length: int) -> None:
     axis = time_axis(low, low + length)
@@ -59,7 +56,6 @@ def test_axes_as_people_draw_them() -> None:
     assert [name for _, name in days[:2]] == ["17 Nov 00:00", "17 Nov 12:00"]
 
 
-@settings(deadline=None)
 @given(st.floats(-1e12, 1e12), st.floats(0, 1e12), st.floats(0, 1))
 def test_a_scale_keeps_within_its_ends(low: float, length: float, part: float) -> None:
     place = Scale(low, low + length, 58, 528)(low + length * part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.group.consumer.model import Current, MemberState
@@ -76,7 +76,6 @@ def test_subsets() -> None:
 PARTS = st.frozensets(st.integers(0, 5), max_size=6)
 
 
-@settings(deadline=None)
 @given(has=PARTS, wanted=PARTS, others=PARTS, owned=st.none() | PARTS)
 def test_a_step_never_gives_what_others_have_nor_forgets_what_is_not_given_up(
     has: frozenset[int], wanted: frozenset[int], others: frozenset[int], owned: frozenset[int] | None

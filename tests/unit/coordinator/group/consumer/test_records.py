@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.group.consumer.model import ClassicSide, Current, Profile, Resolved
@@ -52,7 +52,6 @@ def test_what_is_written_is_read_again(record: ConsumerRecord) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
-@settings(deadline=None)
 @given(group=NAMES, member=NAMES, target=TARGETS)
 def test_targets_are_the_codecs_bytes(group: str, member: str, target: dict[bytes, frozenset[int]]) -> None:
     record = MemberTarget(group, member, target)
@@ -67,7 +66,6 @@ def test_targets_are_the_codecs_bytes(group: str, member: str, target: dict[byte
     assert decode_record(key, value) == record
 
 
-@settings(deadline=None)
 @given(group=NAMES, member=NAMES, current=CURRENTS)
 def test_assignments_are_the_codecs_bytes(group: str, member: str, current: Current) -> None:
     record = MemberCurrent(group, member, current)

@@ -251,7 +251,6 @@ def _durable(group: ConsumerGroup) -> list[object]:
 Groups.TestCase.settings = settings(
     max_examples=120,
     stateful_step_count=50,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestGroups = Groups.TestCase
